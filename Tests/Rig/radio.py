@@ -139,7 +139,8 @@ class Radio(controller.Controller):
     - connecting within the advertising event, as the Core Specification has it (Vol 6, Part B, 4.4.2.3): who was heard is
       connected to, or has stopped and is not;
     - cancelling a connection attempt, which may come too late (`crosses`) or too early (`hesitates`);
-    - supervision: an end of a link that has not heard the other for the supervision timeout is lost;
+    - supervision: an end of a link that has not heard the other for the supervision timeout is lost, and with it the
+      question for the other's features: Linux waits for that answer, and sends no other command meanwhile;
     - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
     """
 
@@ -158,6 +159,7 @@ class Radio(controller.Controller):
         self.crosses = None  # called when the next attempt begins; its link is made in the moment in which it is called off
         self.hesitates = None  # called when the kernel ends its next passive scan, which takes a second then
         self.seen, self.accept_list, self.reports, self.last_command = set(), set(), 0, 0
+        self.unanswered = set()  # handles of links whose other end was asked for its features
         self.listeners = []  # called with each advertisement that is heard, see `listening`
 
     # bumble formats every packet for its log; that is most of its time.
@@ -265,6 +267,23 @@ class Radio(controller.Controller):
         super().on_le_connect_ind(packet)
         self.link.supervise(self, self.le_connections[packet.initiator_address], packet.timeout)
 
+    def on_hci_le_read_remote_features_command(self, command):
+        if self.find_le_connection_by_handle(command.connection_handle):
+            self.unanswered.add(command.connection_handle)
+        super().on_hci_le_read_remote_features_command(command)
+
+    def on_ll_control_pdu(self, sender_address, packet):
+        if isinstance(packet, ll.FeatureRsp) and (connection := self.le_connections.get(sender_address)):
+            self.unanswered.discard(connection.handle)
+        super().on_ll_control_pdu(sender_address, packet)
+
+    def on_le_disconnected(self, connection, reason):
+        if connection.handle in self.unanswered:
+            self.unanswered.discard(connection.handle)
+            self.send_hci_packet(hci.HCI_LE_Read_Remote_Features_Complete_Event(
+                status=reason, connection_handle=connection.handle, le_features=bytes(8)))
+        super().on_le_disconnected(connection, reason)
+
     def on_hci_disconnect_command(self, command):
         """Bumble tells a host that ends a link the reason that is meant for the peer; a controller tells it that it has
         done so itself (Core Vol 4, Part E, 7.7.5). BlueZ 5.83 and later pass that on."""
@@ -301,6 +320,7 @@ class Radio(controller.Controller):
         self.le_scan_enable, self.pending_le_connection = False, None
         self.le_legacy_advertiser.stop()
         self.accept_list.clear()
+        self.unanswered.clear()
         self.le_connections.clear()
         return super().on_hci_reset_command(command)
 
