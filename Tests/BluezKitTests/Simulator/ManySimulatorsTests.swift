@@ -80,6 +80,7 @@ import Testing
         let bus = try #require(simulator).address
         var times = BlueZTiming()
         times.link.release = .milliseconds(20)
+        times.daemon.reconnect = .seconds(60)  // the app goes before that, on a slow machine as well
         Session.setTiming(times, on: BusAddress(bus))
         defer { Session.setTiming(nil, on: BusAddress(bus)) }
         var app: App? = App()
@@ -93,6 +94,7 @@ import Testing
         let said = EventLog<Bool>()
         DispatchQueue.files.later(.milliseconds(300)) { said.append(true) }
         try await said.next("what is said of a released peripheral") { $0 }
+        try await eventually("nothing of the app is left that could say more") { Session.count == 0 }
         #expect(LogCapture.shared.count(address) == 0 && LogCapture.shared.count(bus) == 0)
     }
 }

@@ -69,8 +69,14 @@ final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
 
     /// Waits for the next bytes. - Returns: their number.
     func nextBytes(within seconds: Double = world_deadline) async throws -> Int {
-        try await events.next("more bytes; \(received.count) have come", within: seconds) { event in
-            if case .bytes(let count) = event { count } else { nil }
+        do {
+            return try await events.next("more bytes; \(received.count) have come", within: seconds) { event in
+                if case .bytes(let count) = event { count } else { nil }
+            }
+        } catch {
+            // Whether they have not arrived, or were not reported.
+            Issue.record("hasBytesAvailable is \(channel.inputStream.hasBytesAvailable) in the end")
+            throw error
         }
     }
 
