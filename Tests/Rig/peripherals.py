@@ -46,7 +46,7 @@ class Rig:
         for target in self.targets.values():
             if target is not self:
                 await target.start()
-        self.kernels[0].plug()
+        await self.kernels[0].plug()
         server = await asyncio.start_unix_server(self.on_client, SOCKET + '.new')
         os.rename(SOCKET + '.new', SOCKET)  # the socket's name appears when everything is ready
         await server.serve_forever()
@@ -91,7 +91,7 @@ class Rig:
 
     async def cmd_plug(self, index='0'):
         """plug [N]: give the kernel a controller again"""
-        self.kernels[int(index)].plug()
+        await self.kernels[int(index)].plug()
 
     async def cmd_adapters(self, count):
         """adapters COUNT: so many adapters in range of each other and of all others; hci1 is 00:B1:5E:00:00:02.
@@ -101,7 +101,7 @@ class Rig:
                 kernel.unplug()
         while len(self.kernels) < int(count):
             self.kernels.append(KernelRadio(self.air, len(self.kernels)))
-            self.kernels[-1].plug()
+            await self.kernels[-1].plug()
 
     async def cmd_sensors(self, count):
         """sensors COUNT: put sensor1, sensor2... on the air, peripherals like the others"""
@@ -121,7 +121,7 @@ class Rig:
         await self.targets['dual'].cmd_advertise(switch)
         if kernel.radio:
             kernel.unplug()
-        kernel.plug(DualRadio if switch == 'on' else Radio)
+        await kernel.plug(DualRadio if switch == 'on' else Radio)
         if switch == 'on':
             kernel.radio.classic = [Dual.address]
 

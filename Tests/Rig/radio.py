@@ -429,20 +429,23 @@ class SerialPort:
 class KernelRadio:
     """The kernel's controller: a Radio whose host is the kernel.
 
-    N of its hciN is the lowest free number; with Linux 6.12 one is not free before the last socket of the controller that
-    had it is closed."""
+    N of its hciN is the lowest free number; since Linux 6.12 one is not free before the last socket of the controller that
+    had it is closed, which bluetoothd does a moment after that has gone."""
 
     def __init__(self, air, number):
         self.air, self.number, self.radio, self.port = air, number, None, None
         self.address = f'00:B1:5E:00:00:{number + 1:02}'
 
-    def plug(self, kind=Radio):
-        self.radio = kind('kernel', self.air, self.address)
-        self.radio.host = self
-        self.port = (VirtualPort if os.path.exists('/dev/vhci') else SerialPort)(self.radio.on_packet)
-        if (number := self.port.number) != self.number:
+    async def plug(self, kind=Radio):
+        for _ in range(200):
+            self.radio = kind('kernel', self.air, self.address)
+            self.radio.host = self
+            self.port = (VirtualPort if os.path.exists('/dev/vhci') else SerialPort)(self.radio.on_packet)
+            if (number := self.port.number) == self.number:
+                return
             self.unplug()
-            raise RuntimeError(f'the kernel calls it hci{number}: a program has a socket of the last hci{self.number}')
+            await asyncio.sleep(0.05)
+        raise RuntimeError(f'the kernel calls it hci{number}: a program has a socket of the last hci{self.number}')
 
     def unplug(self):
         radio = self.radio

@@ -94,7 +94,6 @@ import Testing
         let said = EventLog<Bool>()
         DispatchQueue.files.later(.milliseconds(300)) { said.append(true) }
         try await said.next("what is said of a released peripheral") { $0 }
-        try await eventually("nothing of the app is left that could say more") { Session.count == 0 }
         #expect(LogCapture.shared.count(address) == 0 && LogCapture.shared.count(bus) == 0)
     }
 }
