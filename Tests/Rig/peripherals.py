@@ -10,9 +10,13 @@ Control: lines on a unix socket ($RIG_CONTROL), `TARGET COMMAND [ARGUMENT...]`, 
 """
 
 import asyncio
+import ctypes
 import glob
 import inspect
 import os
+import re
+import socket
+import struct
 import time
 
 from bumble.att import ATT_Error
@@ -24,6 +28,36 @@ from phone import Phone
 from radio import Air, DualRadio, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
+
+
+class ManagementEvents:
+    """What the kernel tells bluetoothd about one of its controllers (BlueZ, doc/mgmt-api.txt)."""
+
+    SUSPENDED, RESUMED = 0x002D, 0x002E
+    # Of <bluetooth/bluetooth.h> and <bluetooth/hci.h>: Python has them only where it was built with these.
+    AF_BLUETOOTH, BTPROTO_HCI, CONTROL_CHANNEL, NO_DEVICE = 31, 1, 3, 0xFFFF
+
+    def __init__(self, index):
+        self.index = index
+        self.socket = socket.socket(self.AF_BLUETOOTH, socket.SOCK_RAW, self.BTPROTO_HCI)
+        address = struct.pack('<HHH', self.AF_BLUETOOTH, self.NO_DEVICE, self.CONTROL_CHANNEL)
+        if ctypes.CDLL(None).bind(self.socket.fileno(), address, len(address)):
+            raise OSError('no socket for the events of the kernel')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def wait(self, event):
+        """Until the event; not for long, as a controller that is switched off has none."""
+        self.socket.settimeout(2)
+        try:
+            while struct.unpack_from('<HH', self.socket.recv(4096)) != (event, self.index):
+                pass
+        except TimeoutError:
+            pass
 
 
 class Rig:
@@ -191,8 +225,11 @@ class Rig:
                 with open(path) as file:
                     if file.read().strip() == answer:
                         continue
-                with open(path, 'w') as file:
-                    file.write(answer)
+                with ManagementEvents(int(re.search(r'hci(\d+)', path)[1])) as events:
+                    with open(path, 'w') as file:
+                        file.write(answer)
+                    # Linux 7.2 only begins with it then, and does nothing if it is resumed at once.
+                    events.wait(events.SUSPENDED if answer == 'Y' else events.RESUMED)
         # The kernel answers when its controllers have, which are here.
         await asyncio.to_thread(force)
 
