@@ -21,6 +21,7 @@ extension BluetoothError: CustomStringConvertible, LocalizedError {
         case .unavailable(.unauthorized): "this program may not use Bluetooth"
         case .unavailable(.unsupported):
             "there is no Bluetooth to use: no adapter, no Bluetooth service, or no way to it; the log says which"
+        case .unavailable(.resetting): "the connection to the system's Bluetooth service was lost"
         case .unavailable: "Bluetooth is not ready"
         case .managerReleased: "the Bluetooth manager was released"
         case .scanReplaced: "another scan has replaced this one"
