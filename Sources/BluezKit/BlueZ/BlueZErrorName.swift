@@ -34,6 +34,11 @@ enum BlueZErrorName {
             || name == "org.freedesktop.DBus.Error.TimedOut"
     }
 
+    /// The ATT error 0x0e, with which BlueZ also fails what the end of a link leaves open.
+    static func isUnlikelyError(_ error: BusError) -> Bool {
+        error.name == "org.bluez.Error.Failed" && error.message == "Operation failed with ATT error: 0x0e"
+    }
+
     /// Another client, or this process a moment ago, holds the socket of the characteristic.
     static func meansAcquired(_ error: BusError) -> Bool {
         error.name == notPermitted && ["Write acquired", "Notify acquired"].contains(error.message)

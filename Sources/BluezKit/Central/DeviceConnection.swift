@@ -129,6 +129,9 @@ final class DeviceConnection: CustomStringConvertible {
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
     func recordDisconnect(reason: String, message: String) { loss.record((reason, message)) }
 
+    /// BlueZ has answered an operation with the ATT error 0x0e.
+    func operationFailed() { loss.operationFailed(at: DispatchQueue.now) }
+
     func deviceRemoved() {
         client.reader.forget()
         handle(.connectedChanged(false))
@@ -220,8 +223,12 @@ final class DeviceConnection: CustomStringConvertible {
     private func linkDown() {
         downSince = CFAbsoluteTimeGetCurrent()
         loss.linkEnded(at: DispatchQueue.now)
-        if client.answerRunning != nil, !device.properties.isBonded {
-            loss.endedUnanswered(isPairing: client.awaitsBond)
+        if !device.properties.isBonded {
+            if client.answerRunning != nil {
+                loss.endedUnanswered(isPairing: client.awaitsBond)
+            } else {
+                loss.endedAnswered()
+            }
         }
         endGeneration(keepsLease: phase == .lost)
         for core in clients {

@@ -169,7 +169,8 @@ final class GATTClient: CustomStringConvertible {
                     guard let self, isPaired, isRunning(id) else { return answered(result) }
                     make(proxy, noting(answered))
                 }
-            } else if result.failure != nil {
+            } else if let error = result.failure {
+                if BlueZErrorName.isUnlikelyError(error) { device.connection?.operationFailed() }
                 bondAnnounced()
                 answerRunning?(result)
             } else {

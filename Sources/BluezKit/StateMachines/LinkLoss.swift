@@ -13,6 +13,8 @@ struct LinkLoss {
     /// When BlueZ said that the attempt had failed, though the link was up.
     private var failedWhileUp: DispatchTime?
     private var succeeded: DispatchTime?
+    /// When the last operation failed with the ATT error 0x0e.
+    private var failedOperation: DispatchTime?
     private var ended: DispatchTime?
     /// Whether a peer without a bond had not answered an operation, and nothing says why the link ended: peers that
     /// refuse to pair do that, and those that are lost.
@@ -37,6 +39,10 @@ struct LinkLoss {
     /// The link was used, so that it was encrypted if it had to be.
     mutating func linkWorks() { succeeded = nil }
 
+    /// BlueZ has answered an operation with the ATT error 0x0e, as it does with those that the end of a link leaves
+    /// open.
+    mutating func operationFailed(at now: DispatchTime) { failedOperation = now }
+
     /// The link has ended.
     mutating func linkEnded(at now: DispatchTime) { ended = now }
 
@@ -45,15 +51,24 @@ struct LinkLoss {
     mutating func endedUnanswered(isPairing: Bool) {
         guard !isOwn else { return }
         // After a failed pairing the kernel ends the link. BlueZ 5.83 and later say that it was this computer.
-        if isPairing || reason?.name == "org.bluez.Reason.Local" {
-            reason = (DisconnectReason.authentication, "pairing failed")
-        }
+        if isPairing || isLocal { reason = Self.pairingFailed }
         mayBeRefusal = reason == nil
     }
 
+    /// A link without a bond has ended, and no operation was open: BlueZ may have answered the one whose pairing failed
+    /// before it told of the end (seen with 5.87).
+    mutating func endedAnswered() {
+        guard !isOwn, isLocal, ended(with: failedOperation) else { return }
+        reason = Self.pairingFailed
+    }
+
+    private var isLocal: Bool { reason?.name == "org.bluez.Reason.Local" }
+    private static var pairingFailed: Reason { (DisconnectReason.authentication, "pairing failed") }
+
     /// A new link is there: what was said was about an earlier one.
     mutating func reset() {
-        (reason, isOwn, failedWhileUp, succeeded, ended, mayBeRefusal) = (nil, false, nil, nil, nil, false)
+        (reason, isOwn, mayBeRefusal) = (nil, false, false)
+        (failedWhileUp, succeeded, failedOperation, ended) = (nil, nil, nil, nil)
     }
 
     /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends

@@ -16,6 +16,8 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     let core: PeripheralCore
     /// Inside `didConnect`.
     var onConnect: (@Sendable () -> Void)?
+    /// The errors of links that have ended.
+    let ends = EventLog<CBError.Code?>()
 
     init(on bus: BusAddress? = nil, options: [String: Any] = [:]) {
         let address = bus?.rawValue ?? "unix:path=/nonexistent/\(UUID().uuidString)"
@@ -86,6 +88,7 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
     ) {
+        ends.append((error as? CBError)?.code)
         log.append("disconnected\(isReconnecting ? ", reconnecting" : "")\(error == nil ? "" : ", error")")
     }
     func centralManager(

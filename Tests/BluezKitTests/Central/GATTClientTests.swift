@@ -118,6 +118,21 @@ import Testing
         try await stage.expect()
     }
 
+    @Test(
+        "CN-14 a refused pairing is called so, also if BlueZ fails the read before it tells of the end (seen with 5.87)"
+    )
+    func refusedPairing() async throws {
+        let stage = try await Stage()
+        let (heart, _) = try await stage.discover()
+        stage.app.peripheral.readValue(for: heart)
+        try await stage.script.expect("ReadValue").refuse("Failed", "Operation failed with ATT error: 0x0e")
+        try stage.script.emit(
+            stage.path, BlueZ.device, "Disconnected", .string("org.bluez.Reason.Local"), .string("local host"))
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        #expect(try await stage.app.ends.next("the end") { $0 } == .encryptionTimedOut)
+        #expect(try await stage.app.callbacks() == ["value error ATT 14", "disconnected, error"])
+    }
+
     @Test("the signal that echoes a read is not delivered as a notification, and another value is")
     func readEcho() async throws {
         let stage = try await Stage()

@@ -88,6 +88,33 @@ import Testing
         #expect(own.takeReason(isBonded: false)?.message == "refused")
     }
 
+    @Test("a refused pairing is one where BlueZ fails its operation before it tells of the end (5.87)")
+    func endedAnswered() {
+        let authentication = "org.bluez.Reason.Authentication", local = "org.bluez.Reason.Local"
+        let later = start.later(by: timing.lostBondAnswer)
+        let soon = DispatchTime(uptimeNanoseconds: later.uptimeNanoseconds - 1)
+        for (reason, failed, ended, expected) in [
+            (local, start, soon, authentication), (local, start, later, local), (local, nil, soon, local),
+            ("org.bluez.Reason.Remote", start, soon, "org.bluez.Reason.Remote"), (nil, start, soon, nil),
+        ] as [(String?, DispatchTime?, DispatchTime, String?)] {
+            var loss = LinkLoss()
+            if let failed { loss.operationFailed(at: failed) }
+            if let reason { loss.record((reason, "")) }
+            loss.linkEnded(at: ended)
+            loss.endedAnswered()
+            #expect(!loss.mayBeRefusal)
+            #expect(loss.takeReason(isBonded: false)?.name == expected)
+        }
+        // An operation of an earlier link.
+        var next = LinkLoss()
+        next.operationFailed(at: start)
+        next.reset()
+        next.record((local, ""))
+        next.linkEnded(at: soon)
+        next.endedAnswered()
+        #expect(next.takeReason(isBonded: false)?.name == local)
+    }
+
     @Test("the reason for the end of a link is reported once, and not for a later link")
     func reason() {
         var loss = LinkLoss()
