@@ -478,7 +478,8 @@ extension Scenarios {
                 try await within { try await pending.value }
             }
             let end = await thrown { try await within { for try await _ in values {} } }
-            #expect(losses.isEarly || end as? BluetoothError == .unavailable(.poweredOff))
+            let isLoss = (end as? CBError)?.code == .peripheralDisconnected
+            #expect(losses.isEarly && isLoss || end as? BluetoothError == .unavailable(.poweredOff))
             await #expect(throws: (any Error).self) { try await within { for try await _ in scan {} } }
             await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
                 try await within { try await central.waitUntilReady() }
