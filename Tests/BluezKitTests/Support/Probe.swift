@@ -5,9 +5,10 @@ import Foundation
 import Glibc
 import Testing
 
-/// Kills a program that a test has started. The status must be fetched: an exit test waits for any child, and would
-/// find this one again and again in place of its own.
+/// Kills a program that a test has started, when bluetoothd has handled its calls. The status must be fetched: an exit
+/// test waits for any child, and would find this one again and again in place of its own.
 func killAndWait(_ process: pid_t) {
+    waitForBluetoothd()
     kill(process, SIGKILL)
     waitpid(process, nil, 0)
 }
@@ -18,6 +19,16 @@ func bluetoothdHandlesCalls() async {
     guard Worlds.isRig else { return }
     _ = try? await Peer.named(.system).call(
         "org.bluez", "/", "org.freedesktop.DBus.Peer", "Ping", deadline: .seconds(5))
+}
+
+/// `bluetoothdHandlesCalls()` where nothing can be awaited.
+func waitForBluetoothd() {
+    guard Worlds.isRig else { return }
+    let ping = try? spawnChild([
+        "/usr/bin/dbus-send", "--system", "--print-reply=literal", "--reply-timeout=5000", "--dest=org.bluez", "/",
+        "org.freedesktop.DBus.Peer.Ping",
+    ])
+    if let ping { waitpid(ping, nil, 0) }
 }
 
 /// Starts a program and waits for its end.
@@ -115,6 +126,7 @@ final class Probe: Sendable {
     }
 
     deinit {
+        waitForBluetoothd()
         Glibc.kill(pid, SIGKILL)
         close(input)
     }
