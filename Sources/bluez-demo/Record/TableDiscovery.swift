@@ -94,17 +94,23 @@ extension VirtualAdvertisement {
     /// What `didDiscover` tells. It leaves out the flags: without them BlueZ would not show the device to every app.
     init(_ data: [String: Any]) {
         func uuids(_ key: String) -> [String] { (data[key] as? [CBUUID] ?? []).map(\.uuidString) }
+        // Step by step: Swift 6.0 does not compile it as one expression.
+        let services: [(key: String, value: [UInt8])] =
+            (data[CBAdvertisementDataServiceDataKey] as? [CBUUID: Data] ?? [:])
+            .map { ($0.uuidString, [UInt8]($1)) }
+        let companies: [(key: UInt16, value: [UInt8])] =
+            (data[BluezAdvertisementManufacturerEntriesKey] as? [Data] ?? [])
+            .filter { $0.count >= 2 }
+            .map { data in
+                let bytes = [UInt8](data)
+                return (UInt16(bytes[0]) | UInt16(bytes[1]) << 8, Array(bytes.dropFirst(2)))
+            }
         self.init(
             localName: data[CBAdvertisementDataLocalNameKey] as? String,
             serviceUUIDs: uuids(CBAdvertisementDataServiceUUIDsKey)
                 + uuids(CBAdvertisementDataOverflowServiceUUIDsKey),
-            serviceData: AdvertisedEntries(
-                (data[CBAdvertisementDataServiceDataKey] as? [CBUUID: Data] ?? [:])
-                    .map { (key: $0.uuidString, value: [UInt8]($1)) }.sorted { $0.key < $1.key }),
-            manufacturerData: AdvertisedEntries(
-                (data[BluezAdvertisementManufacturerEntriesKey] as? [Data] ?? []).map { [UInt8]($0) }
-                    .filter { $0.count >= 2 }
-                    .map { (key: UInt16($0[0]) | UInt16($0[1]) << 8, value: Array($0.dropFirst(2))) }),
+            serviceData: AdvertisedEntries(services.sorted { $0.key < $1.key }),
+            manufacturerData: AdvertisedEntries(companies),
             txPower: (data[CBAdvertisementDataTxPowerLevelKey] as? NSNumber).flatMap { Int16(exactly: $0.intValue) },
             solicitedServiceUUIDs: uuids(CBAdvertisementDataSolicitedServiceUUIDsKey),
             isConnectable: (data[CBAdvertisementDataIsConnectable] as? NSNumber)?.boolValue ?? true)
