@@ -84,6 +84,17 @@ extension DeviceConnection {
         self.attempt = attempt
         AdvertisedServices.record(device)
         attempt.begin(by: proxy, on: lane, caller: caller) { [weak self] in self?.replied(to: attempt, $0) }
+        if device.hadLink(within: bus.timing.link.lateEnd) { callOffIfLost(attempt) }
+    }
+
+    /// bluetoothd may lose a `Connect` that comes in the moment in which the last link ends: the end closes the socket
+    /// of the new attempt as well (src/device.c, `att_disconnected_cb`), and the call is not answered. It looks like
+    /// that of a device which is away; so it is called off once, and another one begins.
+    private func callOffIfLost(_ attempt: ConnectAttempt) {
+        bus.after(bus.timing.link.lostConnect) { [weak self, weak attempt] in
+            guard let self, let attempt, attempt === self.attempt, phase == .attempting else { return }
+            handle(.slotOver)
+        }
     }
 
     /// BlueZ has made the link after all.

@@ -146,6 +146,10 @@ struct BlueZTiming: Sendable {
         /// so that the peripheral cannot be found until Bluetooth is switched off (net/bluetooth/hci_event.c,
         /// `HCI_CONN_CANCEL`).
         var secondAttempt = Duration.seconds(3)
+        /// After the end of a link, while bluetoothd may not have finished with it.
+        var lateEnd = Duration.seconds(1)
+        /// For a `Connect` in that time to be answered, or to be made without an answer, before it counts as lost.
+        var lostConnect = Duration.seconds(5)
     }
 
     /// Attributes of a connected device.

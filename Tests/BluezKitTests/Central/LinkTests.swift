@@ -78,6 +78,20 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
     }
 
+    @Test(
+        "CN-2 LX-15 BlueZ loses a Connect that comes as the last link ends: after 5 s it is called off, and tried again"
+    )
+    func lost() async throws {
+        let (world, central, heart) = try await found(in: SimulatedWorld(.calm, times: .virtual))
+        try await central.connect(heart)
+        try await central.disconnect(heart)
+        world.simulator.inject(SimulatorFault("Connect", .ignore))
+        try await central.connect(heart)
+        // The one of the app's cancel, and the one that calls off.
+        #expect(world.simulator.calls("Connect").count == 3 && world.simulator.calls("Disconnect").count == 2)
+        #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
+    }
+
     @Test("LX-15 BlueZ forgets the device in the middle of an attempt, without an answer: it is found and tried again")
     func forgotten() async throws {
         let (world, central, heart) = try await found()
