@@ -158,6 +158,20 @@ final class Probe: Sendable {
         }
     }
 
+    /// The next line with each of these starts: in this order, except with CoreBluetoothAsync, which has a sequence for
+    /// each kind of event, and no order between two of them.
+    func nextOfEach(_ starts: [String]) async throws {
+        guard Self.isAsync else {
+            for start in starts { try await next(start) }
+            return
+        }
+        var missing = starts
+        try await lines.next("\(starts), in any order") { line -> Bool? in
+            missing.removeAll(where: line.hasPrefix)
+            return missing.isEmpty ? true : nil
+        }
+    }
+
     /// The next line with one of these starts; nil: the process has ended before one came.
     func nextOrEnd(_ starts: String...) async throws -> String? {
         let line = try await lines.next("\(starts), or the end") { line in
