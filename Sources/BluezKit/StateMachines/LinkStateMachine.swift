@@ -110,6 +110,7 @@ struct LinkStateMachine {
         var event = event
         // An answer can be ahead of the signal, which is no news then.
         if event == .deviceRead(connected: true), phase != .checking { event = .connectedChanged(true) }
+        let wasLinked = isLinked
         switch event {
         case .want(let wanted), .lossTold(isWanted: let wanted): isWanted = wanted
         case .connectedChanged(let connected), .deviceRead(connected: let connected?): isLinked = connected
@@ -181,6 +182,8 @@ struct LinkStateMachine {
         case (.lost, .lossTold(isWanted: false)): return isLinked ? enter(.closing, .disconnect) : enter(.idle)
 
         case (.closing, .connectedChanged(true)) where isCallingOff: return [.disconnectAgain]
+        // No news: BlueZ may still be at the attempt.
+        case (.closing, .connectedChanged(false)) where isCallingOff && !wasLinked: return []
         case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
         // The reply and `Connected` = false come in either order. An app that wants the link again gets a new one.
         case (.closing, .disconnectReply) where isLinked: return [.startTimer(timing.closing)]

@@ -160,6 +160,13 @@ import Testing
         }
     }
 
+    @Test("a Connected = false that is no news is not the end of an attempt that is called off")
+    func noNews() {
+        var link = machine(.want(true), .deviceRead(connected: false), .slot, .want(false))
+        #expect(link.handle(.connectedChanged(false)) == [])
+        #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
+    }
+
     @Test("a device that BlueZ does not know is searched for")
     func looks() {
         var link = machine(.want(true))
