@@ -253,7 +253,6 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         let connection = DeviceConnection(of: device, in: self)
         device.attach(connection)
         connection.updateMatchRules()
-        pairing.updateAgent()
         return connection
     }
 
@@ -383,7 +382,9 @@ extension CentralRole {
 // MARK: - Pairing
 
 extension CentralRole: PairingRole {
-    var needsAgent: Bool { !connected.isEmpty }
+    /// Not for a link that a dead process has left: BlueZ may ask this agent of a link of another program's, which it
+    /// would refuse.
+    var needsAgent: Bool { connected.contains { $0.connection?.clients.isEmpty == false } }
     var abilities: [PairingAbilities] { managers.map(\.abilities) }
 
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? {

@@ -67,6 +67,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     func add(_ core: PeripheralCore) {
         if !clients.contains(where: { $0 === core }) { clients.append(core) }
+        central.pairing.updateAgent()
     }
 
     func detach(_ core: PeripheralCore) { clients.removeAll { $0 === core } }

@@ -37,6 +37,22 @@ import Testing
         }
     }
 
+    // BlueZ asks the agent that was registered first, whoever has made the link, and that of a program without a link of its
+    // own refuses: a read that needs pairing was then not answered for 30 s.
+    @Test("CN-14 a program that only ends the link of a dead process is no pairing agent")
+    func endsWithoutAgent() async throws {
+        let stage = try await Stage()
+        let probe = try await stage.launch()
+        try await stage.connect(probe, heart)
+        let agents = stage.world.simulator.calls("RegisterAgent").count
+        try await probe.kill()
+        let again = try await stage.launch()
+        _ = try #require(await stage.world.simulator.waitForCalls("Disconnect"))
+        again.send("scan 180D")
+        try await again.next("end scan")
+        #expect(stage.world.simulator.calls("RegisterAgent").count == agents)
+    }
+
     // Of such a device only the address was known, so that no scan for a service found it while its link was being
     // ended. The controller does not repeat a report, so that it was not found for 15 s after that, either.
     @Test("SC-12 a peripheral that advertises in the link of a dead process is found by a scan for its service")
