@@ -155,7 +155,9 @@ final class Broker: Sendable {
         _ result: Int32, _ code: Int32, _ reason: Int32?, _ log: [String], _ wasConnected: Bool
     ) -> BrokerProblem {
         if let reason { return .refusal(reason, options) }
-        if options.usesTLS, !wasConnected, let problem = BrokerProblem.encryption(log, options) { return problem }
+        if options.usesTLS, !wasConnected, let problem = BrokerProblem.encryption(log, result, code, options) {
+            return problem
+        }
         return .connection(result, code, options, wasConnected: wasConnected)
     }
 

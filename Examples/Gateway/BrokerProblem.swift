@@ -41,8 +41,13 @@ struct BrokerProblem: Error, CustomStringConvertible {
         }
     }
 
-    /// - Parameter log: What OpenSSL and libmosquitto report, which have no codes for it.
-    static func encryption(_ log: [String], _ options: BrokerOptions) -> BrokerProblem? {
+    /// - Parameters:
+    ///   - log: What OpenSSL and libmosquitto report, which have no codes for it.
+    ///   - result: Of libmosquitto.
+    ///   - code: `errno`.
+    static func encryption(
+        _ log: [String], _ result: Int32, _ code: Int32, _ options: BrokerOptions
+    ) -> BrokerProblem? {
         func has(_ text: String) -> Bool { log.contains { $0.localizedCaseInsensitiveContains(text) } }
         let broker = "the broker at \(options.place)"
         if has("host name verification failed") {
@@ -56,8 +61,12 @@ struct BrokerProblem: Error, CustomStringConvertible {
                 "the certificate of \(broker) has expired, or its authority is not \(authority): give that with --ca",
                 .options)
         }
-        // A broker without TLS ends the connection, and so does one that is being stopped.
-        if has("wrong version number") || has("packet length too long") || has("unexpected eof") {
+        // A broker without TLS ends the connection, and so does one that is being stopped. libmosquitto 2.0.21 logs
+        // nothing then.
+        let isCutOff = result == MOSQ_ERR_TLS.rawValue || result == MOSQ_ERR_ERRNO.rawValue && code == EPROTO
+        if has("wrong version number") || has("packet length too long") || has("unexpected eof")
+            || log.isEmpty && isCutOff
+        {
             return BrokerProblem("\(broker) does not speak TLS at this port: use mqtt://, or its port for TLS")
         }
         if has("alert certificate required") || has("alert handshake failure") || has("alert bad certificate")
