@@ -35,7 +35,10 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
             throw .notStarted(error.description)
         }
         input = toChild.1
-        Thread.detachNewThread { [self] in read(fromChild.0) }
+        Thread.detachNewThread { [self] in
+            readLines(of: fromChild.0) { line in change { all.append(line) } }
+            change { outputEnded = true }
+        }
         Thread.detachNewThread { [self] in awaitEnd() }
     }
 
@@ -54,20 +57,6 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
     }
 
     // MARK: Its threads
-
-    private func read(_ output: Int32) {
-        defer { change { outputEnded = true } }
-        guard let file = fdopen(output, "r") else { return }
-        defer { fclose(file) }
-        var buffer: UnsafeMutablePointer<CChar>?
-        defer { free(buffer) }
-        var size = 0
-        while case let count = getline(&buffer, &size, file), count > 0, let buffer {
-            let bytes = UnsafeRawBufferPointer(start: buffer, count: count)  // any, a zero as well
-            let line = String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .newlines)
-            change { all.append(line) }
-        }
-    }
 
     private func awaitEnd() {
         // It stays in the table of processes until its end is noted: until then a signal can reach no other process.

@@ -49,6 +49,27 @@ package func spawnChild(
     return pid
 }
 
+/// Reads lines of UTF-8 until the end, and closes `descriptor`. Not by a `FILE`: since glibc 2.41 `exit` waits for the
+/// thread that reads from one.
+package func readLines(of descriptor: Int32, _ receive: (String) -> Void) {
+    defer { close(descriptor) }
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    var line: [UInt8] = []
+    while true {
+        let count = read(descriptor, &buffer, buffer.count)
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else { break }
+        var rest = buffer[..<count]
+        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            receive(String(decoding: line + rest[..<end], as: UTF8.self).trimmingCharacters(in: .newlines))
+            line = []
+            rest = rest[(end + 1)...]
+        }
+        line += rest
+    }
+    if !line.isEmpty { receive(String(decoding: line, as: UTF8.self)) }
+}
+
 /// Why a program could not be started.
 package struct SpawnFailure: Error, CustomStringConvertible {
     package let description: String

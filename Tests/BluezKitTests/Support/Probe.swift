@@ -109,15 +109,7 @@ final class Probe: Sendable {
         (pid, input) = (child, toChild[1])
         let (lines, ended, output, pid) = (lines, ended, fromChild[0], child)
         Thread.detachNewThread {
-            if let handle = fdopen(output, "r") {
-                var buffer: UnsafeMutablePointer<CChar>?
-                var size = 0
-                while getline(&buffer, &size, handle) > 0, let line = buffer {
-                    lines.append(String(cString: line).trimmingCharacters(in: .newlines))
-                }
-                free(buffer)
-                fclose(handle)
-            }
+            readLines(of: output, lines.append)
             lines.append(Self.endLine)
             var status: Int32 = 0
             waitpid(pid, &status, 0)
