@@ -129,8 +129,7 @@ import Testing
 
     @Test("a program with the privileges of another user writes no trace where its environment says")
     func privileged() async throws {
-        let directory = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path
-        let launcher = ["/usr/bin/env", "LD_PRELOAD=\(directory)/libPrivilegedEnvironment.so"]
+        let launcher = ["/usr/bin/env", "LD_PRELOAD=\(Probe.directory)/libPrivilegedEnvironment.so"]
         let words = ["scan", "--simulated", "--duration", "1"]
         let trace = ["BLUEZKIT_TRACE=\(place.path)"]
         #expect(try await demo(words, environment: trace, launcher: launcher).status == 0)

@@ -58,13 +58,15 @@ final class Probe: Sendable {
     private let lines = EventLog<String>()
     private let ended = EventLog<Int32>()
 
-    /// The program, which was built next to the tests.
-    static let path: String = {
-        if let path = ProcessInfo.processInfo.environment["BLUEZKIT_PROBE"] { return path }  // another build of it
-        // The test bundle is the program itself, or what `swift test` gives to its own as an argument.
+    /// Where the tests were built, and the programs that they start. The test bundle is the program itself, or what
+    /// `swift test` gives to its own as an argument.
+    static let directory: String = {
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
-        return URL(fileURLWithPath: bundle).deletingLastPathComponent().path + "/restoration-probe"
+        return URL(fileURLWithPath: bundle).deletingLastPathComponent().path
     }()
+
+    /// The program, or another build of it.
+    static let path = ProcessInfo.processInfo.environment["BLUEZKIT_PROBE"] ?? directory + "/restoration-probe"
 
     /// `glib-probe`, a program with a GLib main loop.
     static let glib = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/glib-probe"
