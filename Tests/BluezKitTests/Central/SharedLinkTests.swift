@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    // BlueZ asks the agent that was registered first, whoever has made the link, and that of a program without a link of its
-    // own refuses: a read that needs pairing was then not answered for 30 s.
+    // BlueZ asks the agent that was registered first, not that of the program that has made the link, and it refuses: a
+    // read that needs pairing was then not answered for 30 s.
     @Test("CN-14 a program that only ends the link of a dead process is no pairing agent")
     func endsWithoutAgent() async throws {
         let stage = try await Stage()
