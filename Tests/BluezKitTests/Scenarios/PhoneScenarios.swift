@@ -151,21 +151,27 @@ struct Accessory {
         }
     }
 
-    /// Connects to the phone that is connected, and subscribes.
+    /// Connects to the phone that is connected, and subscribes. A busy bluetoothd may lose the request that makes it pair,
+    /// or the whole of a link that the phone encrypts at once (COMPATIBILITY.md): then the phone comes once more.
     func subscribe(to phone: CBPeripheral, isRepeated: Bool = false) async throws -> CBCharacteristic {
-        try await central.connect(phone)
-        let source = try await central.characteristic(ANCSEvent.uuid, of: ANCS.uuid, on: phone)
-        let error = try await central.setNotify(true, source)
-        if Worlds.isRig, !isRepeated, (error as? CBATTError)?.code == .unlikelyError {
-            // A busy bluetoothd has lost the request that made it pair (COMPATIBILITY.md). The bond is there.
-            _ = try? await world.control("phone disconnect")
-            try await central.next("the end") { if case .disconnected(phone, _, _?) = $0 { true } else { nil } }
+        do {
+            try await central.connect(phone)
+            let source = try await central.characteristic(ANCSEvent.uuid, of: ANCS.uuid, on: phone)
+            if let error = try await central.setNotify(true, source) { throw error }
+            #expect(try await world.control("phone state").contains("encrypted=1"))
+            return source
+        } catch {
+            let isLinkLost = phone.state == .disconnected
+            guard Worlds.isRig, !isRepeated, isLinkLost || (error as? CBATTError)?.code == .unlikelyError else {
+                throw error
+            }
+            if !isLinkLost {
+                _ = try? await world.control("phone disconnect")  // unless bluetoothd has
+                try await central.next("the end") { if case .disconnected(phone, _, _?) = $0 { true } else { nil } }
+            }
             try await world.control("phone find wait")
             return try await subscribe(to: try await nextPhone(), isRepeated: true)
         }
-        #expect(error == nil)
-        #expect(try await world.control("phone state").contains("encrypted=1"))
-        return source
     }
 
     /// The next notification that is posted.
