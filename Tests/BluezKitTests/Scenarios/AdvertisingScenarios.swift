@@ -15,12 +15,16 @@ extension Scenarios {
             let world = try await Worlds.make()
             let publisher = Publisher(world)
             try await publisher.powerOn()
-            publisher.manager.startAdvertising([
-                CBAdvertisementDataLocalNameKey: String(repeating: "n", count: 40),
-                CBAdvertisementDataServiceUUIDsKey: [CBUUID(string: "180D"), sinkUUID(1), sinkUUID(2)],
-                CBAdvertisementDataManufacturerDataKey: Data([1, 2, 3]),
-            ])
-            #expect(!publisher.manager.isAdvertising)
+            // On its queue: elsewhere BlueZ may have confirmed it already.
+            let isEarly = await publisher.perform { manager in
+                manager.startAdvertising([
+                    CBAdvertisementDataLocalNameKey: String(repeating: "n", count: 40),
+                    CBAdvertisementDataServiceUUIDsKey: [CBUUID(string: "180D"), sinkUUID(1), sinkUUID(2)],
+                    CBAdvertisementDataManufacturerDataKey: Data([1, 2, 3]),
+                ])
+                return manager.isAdvertising
+            }
+            #expect(!isEarly)
             let record = try await publisher.nextRecord("didStartAdvertising") {
                 if case .advertising = $0.event { $0 } else { nil }
             }
