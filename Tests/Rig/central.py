@@ -116,7 +116,7 @@ class Central(Channels, Virtual):
         self.device.gatt_server.max_mtu = int(mtu)  # bluetoothd asks as well
         connection = await self.link_to(Address(address.upper()))
         if await self.device.keystore.get(str(connection.peer_address)):
-            await connection.encrypt()  # as every central does; bluetoothd answers nothing before
+            await self.encrypt(connection)  # as every central does; bluetoothd answers nothing before
         self.peer = Peer(connection)
         client, confirm = self.peer.gatt_client, self.peer.gatt_client.send_confirmation
         client.send_confirmation = lambda c: confirm(c) if self.confirms else None

@@ -71,6 +71,12 @@ class Virtual:
         else:
             self.respond(bearer, response)
 
+    async def encrypt(self, connection):
+        """With the keys of the bond. On the air that takes six connection events. bluetoothd loses the attributes of a link
+        that is encrypted before it has taken it."""
+        await asyncio.sleep(0.2)
+        await connection.encrypt()
+
     def advertising_data(self, *manufacturers):
         entries = [(0x01, bytes([self.flags]))]
         short = b''.join(u.to_bytes() for u in self.services_advertised if len(u.to_bytes()) == 2)

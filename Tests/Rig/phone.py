@@ -169,7 +169,7 @@ class Phone(Virtual):
                 raise ValueError('no accessory heard') from None
         connection = await self.link_to(Address(str(address)))
         if await self.device.keystore.get(str(connection.peer_address)):
-            await connection.encrypt()
+            await self.encrypt(connection)
         elif 'pair' in words:
             await connection.pair()
         return str(address)
