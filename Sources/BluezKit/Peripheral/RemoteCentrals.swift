@@ -105,16 +105,9 @@ final class RemoteCentrals {
     }
 
     /// InterfacesRemoved of a device.
-    func receiveRemoval(_ message: Message, at path: UnsafePointer<CChar>) throws(BusError) {
+    func removed(_ path: UnsafePointer<CChar>) {
         guard centrals.count > 0, let central = centrals[path] else { return }
         bus.assertOnQueue()
-        var reader = message.reader
-        _ = try reader.readPathC()
-        var isDevice = false
-        try reader.readArray { (name) throws(BusError) in
-            if try name.readCString().matches("org.bluez.Device1") { isDevice = true }
-        }
-        guard isDevice else { return }
         central.removeBond()
         disconnected(central)
     }

@@ -83,13 +83,13 @@ extension Session {
             if try reader.names("org.bluez.Adapter1") { adapter.removed(ObjectPath(at: path)) }
             return
         }
-        let isDevice = path[length] == 0
-        if isDevice { try peripheral.remoteCentrals.receiveRemoval(message, at: path) }
-        if central.connectionEvents.isActive, isDevice { central.connectionEvents.peerGone(ObjectPath(at: path)) }
-        guard let device = central.store.find(path, length) else { return central.discovery.removeUnknown(path) }
-        if !isDevice { return device.connection?.client.reader.removed(ObjectPath(at: path)) ?? () }
+        let device = central.store.find(path, length)
+        guard path[length] == 0 else { return device?.connection?.client.reader.removed(ObjectPath(at: path)) ?? () }
         // Battery1 appears and disappears on the same object.
-        if try reader.names("org.bluez.Device1") { central.deviceRemoved(device) }
+        guard try reader.names("org.bluez.Device1") else { return }
+        peripheral.remoteCentrals.removed(path)
+        if central.connectionEvents.isActive { central.connectionEvents.peerGone(ObjectPath(at: path)) }
+        if let device { central.deviceRemoved(device) } else { central.discovery.removeUnknown(path) }
     }
 
     private func receiveDisconnected(_ message: Message) throws(BusError) {

@@ -34,6 +34,11 @@ import Testing
                 nil
             }
         }
+        // That goes with the service that it is of, not with the link.
+        try script.remove(path, "org.bluez.Battery1")
+        try await script.expectNoCall()
+        await app.perform {}
+        #expect(app.count { if case .connectionEvent(.peerDisconnected, _) = $0 { true } else { false } } == 0)
         try change([("Connected", .bool(false))])
         try await app.next("its end is reported") {
             if case .connectionEvent(.peerDisconnected, let found) = $0 {
