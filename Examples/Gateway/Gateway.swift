@@ -39,20 +39,23 @@ enum Gateway {
     private static func output(_ options: Options) throws -> any Output {
         guard let broker = options.broker else { return Printer(options.count) }
         let publisher = try Publisher(options, broker)
-        Task { await publisher.run() }
         for number in [SIGTERM, SIGINT] { atSignal(number) { Task { await publisher.end() } } }
+        Task { await publisher.run() }
         return publisher
     }
 
-    /// Instead of the end of the process. Some programs send a signal twice, such as `timeout`.
+    /// Instead of the end of the process, as soon as this returns. Some programs send a signal twice, such as `timeout`.
     private static func atSignal(_ number: Int32, _ act: @escaping @Sendable () -> Void) {
-        signal(number, SIG_IGN)
+        // Dispatch handles it from the registration on; ignored until then, it would be lost.
+        let isRegistered = DispatchSemaphore(value: 0)
         let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
         source.setEventHandler {
             act()
             withExtendedLifetime(source) {}  // its handler keeps it
         }
+        source.setRegistrationHandler { isRegistered.signal() }
         source.resume()
+        isRegistered.wait()
     }
 
     /// Until Bluetooth is off.

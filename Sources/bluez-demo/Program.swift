@@ -66,8 +66,11 @@ enum Program {
 
     private static func watch(_ number: Int32, _ body: @escaping () -> Void) {
         // One that is ignored already stays ignored: `nohup` starts programs with SIGHUP ignored.
-        let before = signal(number, SIG_IGN)
-        guard unsafeBitCast(before, to: Int.self) != unsafeBitCast(SIG_IGN, to: Int.self) else { return }
+        var before = sigaction()
+        sigaction(number, nil, &before)
+        let handler = before.__sigaction_handler.sa_handler
+        guard unsafeBitCast(handler, to: Int.self) != unsafeBitCast(SIG_IGN, to: Int.self) else { return }
+        // Not ignored in the meantime: on Linux Dispatch handles a signal as soon as the source is registered.
         let source = DispatchSource.makeSignalSource(signal: number, queue: .main)
         source.setEventHandler(handler: body)
         source.activate()

@@ -511,6 +511,20 @@ import Testing
         #expect(try await waitForEnd(of: process, "it") == 143 << 8)
     }
 
+    // It was ignored from the start until Dispatch handled it, and lost if it came in between.
+    @Test("a signal at any moment of its start ends a program")
+    func earlySignal() async throws {
+        let null = open("/dev/null", O_WRONLY | O_CLOEXEC)
+        defer { close(null) }
+        for moment in 0..<60 {
+            let process = try spawnChild([Self.program, "simulate", "--json"], output: null)
+            let arrival = ContinuousClock.now + .microseconds(400 * moment)
+            while ContinuousClock.now < arrival {}
+            kill(process, SIGTERM)
+            #expect([SIGTERM, 143 << 8].contains(try await waitForEnd(of: process, "it, at moment \(moment)")))
+        }
+    }
+
     @Test("a standard output that is closed is named, and nothing else is opened in its place")
     func closedOutput() async throws {
         let outcome = try await demo(["state", "--directory", "/"], redirection: ">&-")
