@@ -182,8 +182,8 @@ struct LinkStateMachine {
         case (.lost, .lossTold(isWanted: false)): return isLinked ? enter(.closing, .disconnect) : enter(.idle)
 
         case (.closing, .connectedChanged(true)) where isCallingOff: return [.disconnectAgain]
-        // No news: BlueZ may still be at the attempt.
-        case (.closing, .connectedChanged(false)) where isCallingOff && !wasLinked: return []
+        // No news: BlueZ may still be at the attempt, also at that of a dead process.
+        case (.closing, .connectedChanged(false)) where !wasLinked: return []
         case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
         // The reply and `Connected` = false come in either order. An app that wants the link again gets a new one.
         case (.closing, .disconnectReply) where isLinked: return [.startTimer(timing.closing)]

@@ -165,6 +165,11 @@ import Testing
         var link = machine(.want(true), .deviceRead(connected: false), .slot, .want(false))
         #expect(link.handle(.connectedChanged(false)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
+        // Nor of one that a dead process has left.
+        link = machine()
+        #expect(link.inherit() == [.disconnect])
+        #expect(link.handle(.connectedChanged(false)) == [])
+        #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
     }
 
     @Test("a device that BlueZ does not know is searched for")
