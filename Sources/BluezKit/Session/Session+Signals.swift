@@ -89,7 +89,8 @@ extension Session {
         guard try reader.names("org.bluez.Device1") else { return }
         peripheral.remoteCentrals.removed(path)
         if central.connectionEvents.isActive { central.connectionEvents.peerGone(ObjectPath(at: path)) }
-        if let device { central.deviceRemoved(device) } else { central.discovery.removeUnknown(path) }
+        central.discovery.removeUnknown(path)  // also one that is known may be read
+        if let device { central.deviceRemoved(device) }
     }
 
     private func receiveDisconnected(_ message: Message) throws(BusError) {
