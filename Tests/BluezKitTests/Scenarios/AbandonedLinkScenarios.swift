@@ -70,9 +70,7 @@ extension Scenarios {
                 if Worlds.isRig { try await stage.world.control("rig scans F0:F1:F2:00:00:01") }
                 probe.send("cancel \(heart) exit")
                 try await probe.waitForEnd()
-                // Linux may lose track of a link that is made as its attempt is called off.
-                if Worlds.isRig { try await stage.world.control("rig ignores F0:F1:F2:00:00:01") }
-                try await stage.world.control("heart return")
+                try await stage.world.heartReturns()
                 // An attempt would make its link from the first one, and a peripheral that is connected sends no more.
                 for _ in 0..<3 { try await stage.world.control("central advertisement F0:F1:F2:00:00:01") }
                 try await stage.world.awaitConnections("heart", 0)
@@ -102,7 +100,7 @@ extension Scenarios {
             try await leave(stage, probe, by: "cancel \(heart)", end)
             let again = try await stage.launchFresh(identifier)
             try await awaitLease(false, stage)
-            try await stage.world.control("heart return")
+            try await stage.world.heartReturns()
             try await findsAgain(stage, identifier, again)
         }
 
@@ -121,7 +119,7 @@ extension Scenarios {
             try await attempting.kill()
             let again = try await stage.launchFresh("other")
             try await awaitLease(false, stage)
-            try await stage.world.control("heart return")
+            try await stage.world.heartReturns()
             try await findsAgain(stage, "other", again)
         }
 

@@ -625,7 +625,7 @@ extension Scenarios {
                 if case .didDisconnectPeripheral(heart, false, nil) = $0 { true } else { nil }
             }
             #expect(heart.state == .disconnected)
-            try await world.control("heart return")
+            try await world.heartReturns()
             _ = try await Self.find("Rig Heart", CBUUID(string: "180D"), central)
             #expect(heart.state == .disconnected)
         }

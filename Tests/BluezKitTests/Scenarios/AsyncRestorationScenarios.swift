@@ -330,7 +330,7 @@ extension Scenarios {
             try await within { try await central.waitUntilReady() }
             try await within { try await central.cancelPeripheralConnection(heart) }
             #expect(heart.state == .disconnected)
-            try await world.control("heart return")
+            try await world.heartReturns()
             _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
             #expect(heart.state == .disconnected)
             for peripheral in state.peripherals {
@@ -356,7 +356,7 @@ extension Scenarios {
             let heart = try #require(try await restored(central).peripherals.first)
             await #expect(throws: DeadlineExceeded.self) { try await within(0.5) { try await central.connect(heart) } }
             try await eventually("the attempt is called off") { heart.state == .disconnected }
-            try await world.control("heart return")
+            try await world.heartReturns()
             _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
             #expect(heart.state == .disconnected)
         }

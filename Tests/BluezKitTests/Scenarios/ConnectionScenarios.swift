@@ -126,7 +126,7 @@ extension Scenarios {
             central.manager.connect(heart)
             try await central.disconnect(heart)
             #expect(heart.state == .disconnected)
-            try await world.control("heart return")
+            try await world.heartReturns()
             // It is in range again: another link, made by another manager, shows that ours stays down.
             let other = Central(world)
             try await other.powerOn()
@@ -296,7 +296,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
             // Before that, another program's attempt is refused.
             _ = await (world as? SimulatedWorld)?.simulator.waitForCalls("Disconnect")
-            if !wasUp { try await world.control("heart return") }
+            if !wasUp { try await world.heartReturns() }
             let central = Central(world)
             try await central.powerOn()
             let heart = try await central.find("Rig Heart", services: [heartRate])

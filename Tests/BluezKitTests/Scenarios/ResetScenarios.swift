@@ -100,7 +100,7 @@ extension Scenarios {
             // With delegates, objects from before a reset are of no use.
             if api == .async { try await app.disconnect(heart) }
             #expect(try app.state(of: heart) == .disconnected)
-            try await stage.world.control("heart return")
+            try await stage.world.heartReturns()
             // It advertises, so it is not connected; and it can be connected again.
             #expect(try await app.find("Rig Heart", heartRate) == heart)
             #expect(try app.state(of: heart) == .disconnected)

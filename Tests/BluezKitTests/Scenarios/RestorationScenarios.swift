@@ -201,7 +201,7 @@ extension Scenarios {
             try await again.kill()
             let third = try await stage.launchFresh()
             #expect(third.callbacks == ["state"])
-            try await stage.world.control("heart return")
+            try await stage.world.heartReturns()
         }
 
         @Test(

@@ -80,6 +80,13 @@ extension World {
             try await control("\(peripheral) connections") == String(count)
         }
     }
+
+    /// The heart rate sensor comes back into range, after an attempt to connect to it was called off. Linux may lose
+    /// track of a link that is made in that moment (Docs/COMPATIBILITY.md), and an app learns of the end before it.
+    func heartReturns() async throws {
+        if Worlds.isRig { try await control("rig ignores F0:F1:F2:00:00:01") }
+        try await control("heart return")
+    }
 }
 
 extension World {
