@@ -15,8 +15,6 @@ final class Device {
     /// Of which scan ``properties`` are: changes between two scans were not followed.
     private(set) var scanGeneration = 0
     private var lastSeen: DispatchTime?
-    /// When BlueZ said that the last link had ended.
-    private var linkEnded: DispatchTime?
     /// What BlueZ measured last, also after the scan that it was measured in.
     private(set) var lastRSSI: Int16?
     private var bearer = ConnectBearer.any
@@ -30,11 +28,6 @@ final class Device {
     /// Whether it advertised within `period`.
     func wasHeard(within period: Duration) -> Bool {
         lastSeen.map { $0.later(by: period) > DispatchQueue.now } ?? false
-    }
-
-    /// Whether a link has ended within `period`.
-    func hadLink(within period: Duration) -> Bool {
-        linkEnded.map { $0.later(by: period) > DispatchQueue.now } ?? false
     }
 
     // MARK: What BlueZ says
@@ -53,9 +46,7 @@ final class Device {
 
     /// PropertiesChanged, or the answer to GetAll.
     func apply(_ reader: inout MessageReader, uuids: UUIDPool) throws(BusError) -> DeviceProperties.Changes {
-        let changes = try properties.apply(&reader, of: path, uuids: uuids)
-        if changes.contains(.connected), !properties.isConnected { linkEnded = DispatchQueue.now }
-        return changes
+        try properties.apply(&reader, of: path, uuids: uuids)
     }
 
     /// The rest of PropertiesChanged: what is not known any longer.

@@ -84,7 +84,7 @@ extension DeviceConnection {
         self.attempt = attempt
         AdvertisedServices.record(device)
         attempt.begin(by: proxy, on: lane, caller: caller) { [weak self] in self?.replied(to: attempt, $0) }
-        if device.hadLink(within: bus.timing.link.lateEnd) { callOffIfLost(attempt) }
+        if central.store.hadLink(device) { callOffIfLost(attempt) }
     }
 
     /// bluetoothd may lose a `Connect` that comes in the moment in which the last link ends: the end closes the socket
@@ -93,6 +93,9 @@ extension DeviceConnection {
     private func callOffIfLost(_ attempt: ConnectAttempt) {
         bus.after(bus.timing.link.lostConnect) { [weak self, weak attempt] in
             guard let self, let attempt, attempt === self.attempt, phase == .attempting else { return }
+            Log.debug("\(device.path): no answer after the end of a link: BlueZ may have lost the attempt")
+            attempt.isLost = true
+            device.clearLastSeen()
             handle(.slotOver)
         }
     }
@@ -120,7 +123,8 @@ extension DeviceConnection {
 
     func disconnect() {
         attempt?.endDiscoveryChanges()
-        guard ownership.beginEnding() else {
+        // It is this process whose `Connect` is not answered: those of others are refused as long as it is not.
+        guard attempt?.isLost == true || ownership.beginEnding() else {
             Log.debug("\(device.path): other programs use the link, which stays")
             return handle(.kept)
         }

@@ -19,6 +19,8 @@ final class DeviceStore {
     /// Whether all of them were asked for, and what waits for that.
     private var knowsHiddenPaths = false
     private var awaitingHiddenPaths: [() -> Void] = []
+    /// When links have ended, a moment ago. An app that connects again has a new ``Device`` if nothing else kept that.
+    private var linkEnds: [DeviceIdentity: DispatchTime] = [:]
 
     init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
 
@@ -84,6 +86,22 @@ final class DeviceStore {
         byPath.removeAll()
         byIdentity.removeAll()
         (hiddenPaths, knowsHiddenPaths) = ([:], false)
+        linkEnds = [:]
+    }
+
+    // MARK: Links that have just ended
+
+    /// BlueZ has signalled that a link has ended. (What it answers says only that there is none.)
+    func linkEnded(_ device: Device) {
+        linkEnds = linkEnds.filter { isRecent($0.value) }
+        linkEnds[device.identity] = DispatchQueue.now
+    }
+
+    /// Whether bluetoothd may not have finished with the end of the last link.
+    func hadLink(_ device: Device) -> Bool { linkEnds[device.identity].map(isRecent) ?? false }
+
+    private func isRecent(_ end: DispatchTime) -> Bool {
+        end.later(by: bus.timing.link.lateEnd) > DispatchQueue.now
     }
 
     // MARK: Identities

@@ -148,8 +148,9 @@ struct BlueZTiming: Sendable {
         var secondAttempt = Duration.seconds(3)
         /// After the end of a link, while bluetoothd may not have finished with it.
         var lateEnd = Duration.seconds(1)
-        /// For a `Connect` in that time to be answered, or to be made without an answer, before it counts as lost.
-        var lostConnect = Duration.seconds(5)
+        /// For a `Connect` in that time to be answered, or to be made without an answer, before it counts as lost. More
+        /// than a page of classic Bluetooth takes (5.12 s), after which BlueZ answers that of a dual-mode device.
+        var lostConnect = Duration.seconds(7)
     }
 
     /// Attributes of a connected device.

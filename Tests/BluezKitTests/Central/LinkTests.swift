@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(
-        "CN-2 LX-15 BlueZ loses a Connect that comes as the last link ends: after 5 s it is called off, and tried again"
+        "CN-2 LX-15 BlueZ loses a Connect that comes as the last link ends: after 7 s it is called off, and tried again"
     )
     func lost() async throws {
         let (world, central, heart) = try await found(in: SimulatedWorld(.calm, times: .virtual))

@@ -17,8 +17,8 @@ import Testing
         let directory: TemporaryDirectory
         var runtime: String { directory.path + "/run" }
 
-        init() async throws {
-            (world, directory) = (try await SimulatedWorld(), try TemporaryDirectory())
+        init(_ options: SimulatorOptions = .busy) async throws {
+            (world, directory) = (try await SimulatedWorld(options), try TemporaryDirectory())
             try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
         }
 
@@ -214,5 +214,28 @@ import Testing
         stage.world.sink.comeBack()
         try await stage.connect(living, heart)
         #expect(!stage.world.sink.isConnected)
+    }
+
+    // Neither had an answer that would have ended it: the one waited, and the other was told to wait.
+    // Slow: an app's own process waits as long as in reality, 7 s.
+    @Test("CN-2 a Connect that BlueZ has lost is called off although another program waits for the same device")
+    func lostBesideAnother() async throws {
+        let stage = try await Stage(.calm)  // a busy BlueZ forgets the device within those seconds
+        let simulator = stage.world.simulator
+        simulator.remember(stage.world.sink)
+        let (first, second) = (try await stage.launch(), try await stage.launch())
+        for probe in [first, second] { try await stage.connect(probe, sink) }
+        try await stage.world.control("sink disconnect")
+        for probe in [first, second] { try await probe.next("disconnected \(sink)") }
+        let inProgress = SimulatorFault.Effect.fail(
+            name: "org.bluez.Error.InProgress", message: "Operation in progress")
+        simulator.inject(SimulatorFault("Connect", .ignore))
+        let count = simulator.calls("Connect").count
+        first.send("connect \(sink)")
+        _ = try #require(await simulator.waitForCalls("Connect", count: count + 1))
+        simulator.inject(SimulatorFault("Connect", times: nil, inProgress))
+        second.send("connect \(sink)")
+        _ = try #require(await simulator.waitForCalls("Connect", count: count + 2))
+        _ = try #require(await simulator.waitForCalls("Disconnect"))
     }
 }
