@@ -48,7 +48,7 @@ enum Gateway {
     private static func atSignal(_ number: Int32, _ act: @escaping @Sendable () -> Void) {
         // Dispatch handles it from the registration on; ignored until then, it would be lost.
         let isRegistered = DispatchSemaphore(value: 0)
-        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+        let source = DispatchSource.makeSignalSource(signal: number, queue: DispatchQueue(label: "signals"))
         source.setEventHandler {
             act()
             withExtendedLifetime(source) {}  // its handler keeps it

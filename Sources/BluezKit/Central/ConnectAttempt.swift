@@ -8,8 +8,8 @@ final class ConnectAttempt {
     /// What BlueZ was asked.
     let call = OperationCall()
     private(set) var isAnswered = false
-    /// It is called off because bluetoothd seems to have lost it.
-    var isLost = false
+    /// bluetoothd may have lost it, and would then never answer.
+    var mayBeLost = false
     // BlueZ may never answer: until it does, an attempt keeps nothing but itself.
     private weak var device: Device?
     private weak var central: CentralRole?

@@ -94,7 +94,9 @@ final class ConnectionEventMonitor {
     }
 
     func peerGone(_ path: ObjectPath) {
-        guard let peer = peers.removeValue(forKey: path), let identity = peer.identity else { return }
+        guard let peer = peers.removeValue(forKey: path) else { return }
+        store.linkEnded(path)
+        guard let identity = peer.identity else { return }
         for core in peer.reporters where core.connectionEvents != nil {
             core.post(.connectionEvent(Coded(.peerDisconnected), identity, name: nil))
         }

@@ -84,17 +84,17 @@ extension DeviceConnection {
         self.attempt = attempt
         AdvertisedServices.record(device)
         attempt.begin(by: proxy, on: lane, caller: caller) { [weak self] in self?.replied(to: attempt, $0) }
-        if central.store.hadLink(device) { callOffIfLost(attempt) }
+        if central.store.hadLink(device.path) { callOffIfLost(attempt) }
     }
 
     /// bluetoothd may lose a `Connect` that comes in the moment in which the last link ends: the end closes the socket
     /// of the new attempt as well (src/device.c, `att_disconnected_cb`), and the call is not answered. It looks like
     /// that of a device which is away; so it is called off once, and another one begins.
     private func callOffIfLost(_ attempt: ConnectAttempt) {
+        attempt.mayBeLost = true
         bus.after(bus.timing.link.lostConnect) { [weak self, weak attempt] in
             guard let self, let attempt, attempt === self.attempt, phase == .attempting else { return }
             Log.debug("\(device.path): no answer after the end of a link: BlueZ may have lost the attempt")
-            attempt.isLost = true
             device.clearLastSeen()
             handle(.slotOver)
         }
@@ -113,6 +113,11 @@ extension DeviceConnection {
             if phase == .lost { holdLoss() }
         }
         guard isCurrent else { return }
+        // BlueZ 5.81 and later would refuse each attempt from now on.
+        if result.failure == .timedOut, phase == .attempting {
+            attempt.mayBeLost = true
+            return handle(.slotOver)
+        }
         self.attempt = nil
         guard let error = result.failure else { return handle(.connectReply(nil)) }
         Log.debug("connect \(device.path): \(error.name) \(error.message)")
@@ -123,16 +128,21 @@ extension DeviceConnection {
 
     func disconnect() {
         attempt?.endDiscoveryChanges()
-        // It is this process whose `Connect` is not answered: those of others are refused as long as it is not.
-        guard attempt?.isLost == true || ownership.beginEnding() else {
+        guard blocksOthers || ownership.beginEnding() else {
             Log.debug("\(device.path): other programs use the link, which stays")
             return handle(.kept)
         }
         callDisconnect()
     }
 
+    /// BlueZ may have lost the `Connect` of this process, and refuses those of others until it is called off.
+    private var blocksOthers: Bool {
+        attempt?.mayBeLost == true && !device.properties.isConnected && central.adapter.daemon.refusesSecondConnect
+    }
+
     func callDisconnect() {
         guard let proxy = caller else { return }
+        let endsLink = attempt == nil
         let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
             if let error = result.failure, !BlueZErrorName.isAnswer(result) {
@@ -143,6 +153,7 @@ extension DeviceConnection {
                 // Until it is answered, or the link has gone: then the lease goes, and not before.
                 ownership.ended()
             }
+            if endsLink, result.failure == nil { central.store.linkEnded(device.path) }
             handle(.disconnectReply)
         }
         let wasOurs = ownership.isOurs

@@ -171,7 +171,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .readDevice: readDevice()
             case .connect: connect()
             case .disconnect: disconnect()
-            case .disconnectAgain: ownership.mayEndAgain ? callDisconnect() : handle(.kept)
+            case .disconnectAgain: ownership.beginEnding() ? callDisconnect() : handle(.kept)
             case .look(let looks): central.discovery.listen(looks, for: device)
             case .queue:
                 central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))

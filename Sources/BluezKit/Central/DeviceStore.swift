@@ -20,7 +20,7 @@ final class DeviceStore {
     private var knowsHiddenPaths = false
     private var awaitingHiddenPaths: [() -> Void] = []
     /// When links have ended, a moment ago. An app that connects again has a new ``Device`` if nothing else kept that.
-    private var linkEnds: [DeviceIdentity: DispatchTime] = [:]
+    private var linkEnds: [ObjectPath: DispatchTime] = [:]
 
     init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
 
@@ -91,14 +91,15 @@ final class DeviceStore {
 
     // MARK: Links that have just ended
 
-    /// BlueZ has signalled that a link has ended. (What it answers says only that there is none.)
-    func linkEnded(_ device: Device) {
+    /// BlueZ has signalled that a link of the device has ended, whichever program's, or has ended it for this one. (That
+    /// it has none is no news.)
+    func linkEnded(_ path: ObjectPath) {
         linkEnds = linkEnds.filter { isRecent($0.value) }
-        linkEnds[device.identity] = DispatchQueue.now
+        linkEnds[path] = DispatchQueue.now
     }
 
     /// Whether bluetoothd may not have finished with the end of the last link.
-    func hadLink(_ device: Device) -> Bool { linkEnds[device.identity].map(isRecent) ?? false }
+    func hadLink(_ path: ObjectPath) -> Bool { linkEnds[path].map(isRecent) ?? false }
 
     private func isRecent(_ end: DispatchTime) -> Bool {
         end.later(by: bus.timing.link.lateEnd) > DispatchQueue.now

@@ -14,9 +14,6 @@ struct LinkOwnership {
 
     var isOurs: Bool { lease != nil }
 
-    /// Whether `Disconnect` may be called once more: a link after the end of its lease is another program's.
-    var mayEndAgain: Bool { isOurs || LinkLease.directory == nil }
-
     // MARK: Taking part
 
     /// Takes this process's part in a link that programs with BluezKit have made, if they have.
@@ -47,7 +44,8 @@ struct LinkOwnership {
 
     // MARK: The end
 
-    /// Whether this process may end the link: it gives up its part if others use it.
+    /// Whether this process may end the link, also once more: it gives up its part if others use it, and a link after the
+    /// end of its lease is another program's.
     mutating func beginEnding() -> Bool {
         if lease?.beginEnding() ?? (LinkLease.directory == nil) { return true }
         lease = nil

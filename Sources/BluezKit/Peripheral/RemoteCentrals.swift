@@ -94,14 +94,16 @@ final class RemoteCentrals {
     // MARK: Signals
 
     /// PropertiesChanged of a device.
-    func receiveChange(_ message: Message, at path: UnsafePointer<CChar>) throws(BusError) {
-        guard centrals.count > 0, let central = centrals[path] else { return }
+    /// - Returns: Whether it is a central whose link has ended.
+    func receiveChange(_ message: Message, at path: UnsafePointer<CChar>) throws(BusError) -> Bool {
+        guard centrals.count > 0, let central = centrals[path] else { return false }
         bus.assertOnQueue()
         var reader = message.reader
-        guard try reader.readCString().matches("org.bluez.Device1") else { return }
+        guard try reader.readCString().matches("org.bluez.Device1") else { return false }
         let isConnected = try central.apply(&reader)
-        guard central.central != nil, let isConnected else { return }
+        guard central.central != nil, let isConnected else { return false }
         if isConnected { role?.connected(central) } else { disconnected(central) }
+        return !isConnected
     }
 
     /// InterfacesRemoved of a device.

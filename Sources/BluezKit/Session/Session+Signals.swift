@@ -42,7 +42,9 @@ extension Session {
             guard try reader.readCString().matches("org.bluez.Adapter1") else { return }
             return try adapter.receiveChange(message, &reader)
         }
-        if path[length] == 0 { try peripheral.remoteCentrals.receiveChange(message, at: path) }
+        if path[length] == 0, try peripheral.remoteCentrals.receiveChange(message, at: path) {
+            central.store.linkEnded(ObjectPath(at: path))
+        }
         let device = central.store.find(path, length)
         if path[length] != 0 { return try device?.connection?.client.reader.receiveChange(message, of: path) ?? () }
         let isOfInterest = central.discovery.isFollowing || device?.connection != nil

@@ -92,6 +92,16 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
     }
 
+    // BlueZ 5.81 and later refuse each other one until then.
+    @Test("CN-2 LX-15 a Connect that is never answered is called off after BlueZ's own time, and tried again")
+    func unanswered() async throws {
+        let (world, central, heart) = try await found(in: SimulatedWorld(.calm, times: .virtual))
+        world.simulator.remember(world.heart)
+        world.simulator.inject(SimulatorFault("Connect", .ignore))
+        try await central.connect(heart)
+        #expect(world.simulator.calls("Connect").count == 2 && world.simulator.calls("Disconnect").count == 1)
+    }
+
     @Test("LX-15 BlueZ forgets the device in the middle of an attempt, without an answer: it is found and tried again")
     func forgotten() async throws {
         let (world, central, heart) = try await found()
