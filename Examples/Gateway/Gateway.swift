@@ -44,7 +44,8 @@ enum Gateway {
         return publisher
     }
 
-    /// Instead of the end of the process, as soon as this returns. Some programs send a signal twice, such as `timeout`.
+    /// Instead of the end of the process, as soon as this returns. Some programs, such as `timeout`, send a signal
+    /// twice.
     private static func atSignal(_ number: Int32, _ act: @escaping @Sendable () -> Void) {
         // Dispatch handles it from the registration on; ignored until then, it would be lost.
         let isRegistered = DispatchSemaphore(value: 0)

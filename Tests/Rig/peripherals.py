@@ -202,7 +202,7 @@ class Rig:
 
     async def becomes(self, condition, scanning=True):
         """Waits until the kernel has a controller, that scans or not, for which the condition holds."""
-        deadline = asyncio.get_running_loop().time() + 20  # less than the 40 s after which BlueZ ends an attempt by itself
+        deadline = asyncio.get_running_loop().time() + 20  # less than the 40 s after which BlueZ ends an attempt
         while not ((radio := self.kernels[0].radio) and (radio.le_scan_enable or not scanning) and condition(radio)):
             if asyncio.get_running_loop().time() > deadline:
                 raise TimeoutError('not within 20 s')

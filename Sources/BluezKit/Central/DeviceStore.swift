@@ -91,8 +91,8 @@ final class DeviceStore {
 
     // MARK: Links that have just ended
 
-    /// BlueZ has signalled that a link of the device has ended, whichever program's, or has ended it for this one. (That
-    /// it has none is no news.)
+    /// BlueZ has signalled that a link of the device has ended, whichever program's, or has ended it for
+    /// this one. (That there is none does not say so.)
     func linkEnded(_ path: ObjectPath) {
         linkEnds = linkEnds.filter { isRecent($0.value) }
         linkEnds[path] = DispatchQueue.now

@@ -44,8 +44,8 @@ struct LinkOwnership {
 
     // MARK: The end
 
-    /// Whether this process may end the link, also once more: it gives up its part if others use it, and a link after the
-    /// end of its lease is another program's.
+    /// Whether this process may end the link, also once more: it gives up its part if others use it, and a link after
+    /// the end of its lease is another program's.
     mutating func beginEnding() -> Bool {
         if lease?.beginEnding() ?? (LinkLease.directory == nil) { return true }
         lease = nil

@@ -62,8 +62,8 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     /// What an earlier test's apps have connected ends with them. Linux, or bluetoothd, may lose track of a link that
     /// is made as its attempt is called off (Docs/COMPATIBILITY.md): its peripheral cannot be reached from then on, by
     /// any test, nor be forgotten.
-    /// So does the link that the virtual central has made: where the controller has no extended advertising, Linux goes on
-    /// with the advertisement of its time, whatever is advertised when it ends.
+    /// So does the link that the virtual central has made: where the controller has no extended advertising, Linux
+    /// resumes the advertisement of its time, whatever is advertised when it ends.
     func endLostLinks() async throws {
         if try await control("central connections") != "0" {
             _ = try? await control("central disconnect")  // it may have ended
