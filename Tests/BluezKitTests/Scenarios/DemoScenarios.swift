@@ -159,7 +159,9 @@ extension Scenarios {
             if let killed {
                 var news = siginfo_t()
                 waitid(P_PID, id_t(killed), &news, WSTOPPED | WEXITED | WNOWAIT)
-                guard news.si_code == CLD_STOPPED else {
+                // It may have stopped with all of it done, and not gone yet.
+                guard news.si_code == CLD_STOPPED, FileManager.default.fileExists(atPath: part) else {
+                    kill(killed, SIGCONT)
                     #expect(try await waitForEnd(of: sender, "the sender") == 0)
                     #expect(try await waitForEnd(of: receiver, "the receiver") == 0)
                     return false
