@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitSimulator
 import Foundation
 import Testing
@@ -17,8 +18,8 @@ import Testing
         let directory: TemporaryDirectory
         var runtime: String { directory.path + "/run" }
 
-        init(_ options: SimulatorOptions = .busy) async throws {
-            (world, directory) = (try await SimulatedWorld(options), try TemporaryDirectory())
+        init() async throws {
+            (world, directory) = (try await SimulatedWorld(), try TemporaryDirectory())
             try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
         }
 
@@ -217,29 +218,24 @@ import Testing
     }
 
     // Neither had an answer that would have ended it: the one waited, and the other was told to wait.
-    // Slow: an app's own process waits as long as in reality, 7 s.
     @Test("CN-2 a Connect that BlueZ has lost is called off although another program waits for the same device")
     func lostBesideAnother() async throws {
-        // A busy BlueZ forgets the device within those seconds.
-        let stage = try await Stage(SimulatorOptions(version: .v5_82))
-        let simulator = stage.world.simulator
-        simulator.remember(stage.world.sink)
-        let (first, second) = (try await stage.launch(), try await stage.launch())
-        for probe in [first, second] { try await stage.connect(probe, sink) }
-        let count = simulator.calls("Connect").count
-        simulator.inject(SimulatorFault("Connect", .ignore))
-        try await stage.world.control("sink disconnect")
-        try await first.next("disconnected \(sink)")
-        first.send("connect \(sink)")
-        _ = try #require(await simulator.waitForCalls("Connect", count: count + 1))
-        // As BlueZ does until that is called off; the second program asks five times meanwhile.
-        simulator.inject(
-            SimulatorFault(
-                "Connect", times: 5, .fail(name: "org.bluez.Error.InProgress", message: "Operation in progress")))
-        try await second.next("disconnected \(sink)")
-        second.send("connect \(sink)")
-        _ = try #require(await simulator.waitForCalls("Connect", count: count + 2))
-        _ = try #require(await simulator.waitForCalls("Disconnect"))
-        for probe in [first, second] { try await probe.next("connected \(sink)") }
+        let world = try await SimulatedWorld(SimulatorOptions(version: .v5_82), times: .virtual)
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        // The other program's part in the link, which it keeps.
+        let (session, directory) = (central.manager.session, try #require(LinkLease.directory))
+        let bus = try #require(session.queue.sync { session.bus?.serverGUID })
+        let name = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasPrefix(bus) })
+        let other = try #require(try LinkLease.share(name, in: directory, for: heart.identifier))
+        defer { other.end() }
+        world.simulator.inject(SimulatorFault("Connect", .ignore))
+        world.heart.disconnect()
+        try await central.next("disconnection") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
+        try await central.connect(heart)
+        #expect(world.simulator.calls("Disconnect").count == 1)
     }
 }
