@@ -1,7 +1,7 @@
 public import CoreBluetooth
 
 /// A service of a connected peripheral, as it was discovered. It is valid until the connection ends or the peripheral
-/// changes its services; after that, operations with it throw `CBError.invalidHandle`.
+/// changes its services; after that, operations with it throw `CBError.notConnected` or `.invalidHandle`.
 public struct Service: Hashable, Sendable {
     let number: UInt64
     private let uuidData: Data

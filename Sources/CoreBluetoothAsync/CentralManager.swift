@@ -139,7 +139,7 @@ public final class CentralManager: Sendable {
     /// Connections and disconnections of peripherals that match, by whichever program: `registerForConnectionEvents`. A
     /// manager has one such registration; the last one counts whose sequence has not ended.
     /// - Parameters:
-    ///   - services: At most four; matches peripherals that have one of them.
+    ///   - services: Matches peripherals that have one of them.
     ///   - peripherals: Matches the peripherals with these identifiers.
     public func connectionEvents(
         matchingServices services: [CBUUID] = [], peripherals: [UUID] = []

@@ -14,7 +14,7 @@ import Synchronization
 /// Releasing the peripheral ends its connection, as with `CBPeripheral`; while one of its channels is open, when that
 /// is closed.
 public final class Peripheral: Sendable {
-    /// Made by this machine, and the same each time that it sees the peripheral.
+    /// Identifies the peripheral: the same each time that this computer sees it.
     public let identifier: UUID
     let core: CentralCore
     private let known = Mutex<(name: String?, state: CBPeripheralState)>((nil, .disconnected))
@@ -208,6 +208,8 @@ public final class Peripheral: Sendable {
     }
 
     /// Switches notifications or indications on or off, apart from those that ``values(for:bufferSize:)`` needs.
+    /// - Throws: `CBATTError.requestNotSupported` if the characteristic has neither, `CBATTError.attributeNotFound` if
+    ///   it has no descriptor 2902, or another `CBATTError` if the peripheral refuses.
     public func setNotifyValue(_ enabled: Bool, for characteristic: Characteristic) async throws {
         _ = try await core.perform(.setNotify(enabled, characteristic.number), on: self)
     }
@@ -219,7 +221,9 @@ public final class Peripheral: Sendable {
 
     // MARK: Link
 
-    /// Reads the signal strength of the connection, in dBm.
+    /// Reads the signal strength, in dBm: on Linux that of the last advertisement, as BlueZ tells none of a connection.
+    /// - Throws: `CBError.operationNotSupported` if there was no advertisement (Linux), `CBError.notConnected` without a
+    ///   connection.
     public func readRSSI() async throws -> Int {
         let answer = try await core.perform(.readRSSI, on: self)
         return if case .rssi(let value) = answer { value } else { 127 }
@@ -227,6 +231,7 @@ public final class Peripheral: Sendable {
 
     /// Opens an L2CAP channel.
     /// - Parameter psm: What the peripheral serves, usually read from a characteristic just before.
+    /// - Throws: `CBError`, see `CBPeripheral.openL2CAPChannel(_:)`.
     public func openL2CAPChannel(_ psm: CBL2CAPPSM) async throws -> L2CAPChannel {
         guard case .channel(let channel) = try await core.perform(.openChannel(psm), on: self) else {
             throw CBError(.unknown)

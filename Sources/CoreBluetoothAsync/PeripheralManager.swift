@@ -108,7 +108,9 @@ public final class PeripheralManager: Sendable {
     // MARK: Centrals
 
     /// What centrals read and write. Each request is answered exactly once, with its `respond` methods; one that is
-    /// released without an answer, because there is no consumer or it does not keep up, is refused.
+    /// released without an answer, because there is no consumer or it does not keep up, is refused. On Linux the answer
+    /// must come within 5 s of the request, also if that has waited for a consumer: after that the central gets an
+    /// error (Unlikely Error, 0x0E).
     ///
     /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there
     /// is any consumer wait for it, or for the next one if it ends before it has taken any.
@@ -134,7 +136,8 @@ public final class PeripheralManager: Sendable {
     ///   - value: Each central gets as much of it as its ``Central/maximumUpdateValueLength`` permits.
     ///   - characteristic: One that is published.
     ///   - centrals: Which of the subscribers; nil: all.
-    /// - Throws: `CBError.invalidHandle` if the characteristic is not published any more.
+    /// - Throws: `CBError.invalidHandle` if the characteristic is not published any more,
+    ///   ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, ``BluetoothError/managerReleased``.
     public func updateValue(
         _ value: Data, for characteristic: PublishedCharacteristic, onSubscribedCentrals centrals: [Central]? = nil
     ) async throws {
@@ -146,6 +149,7 @@ public final class PeripheralManager: Sendable {
     /// - Parameter encryptionRequired: Whether centrals must have paired.
     /// - Returns: The PSM that the system has chosen. Make it known to centrals, for instance as a characteristic's
     ///   value.
+    /// - Throws: `CBError` if the system refuses, ``BluetoothError/unavailable(_:)`` if Bluetooth is not on.
     public func publishL2CAPChannel(withEncryption encryptionRequired: Bool) async throws -> CBL2CAPPSM {
         try await states.awaitKnownState(state)
         return try await core.publishChannel(withEncryption: encryptionRequired)
@@ -209,7 +213,7 @@ public struct PublishedCharacteristic: Hashable, Sendable {
 
 /// A remote device that uses the services of a ``PeripheralManager``.
 public struct Central: Hashable, Identifiable, Sendable {
-    /// Made by this machine, and the same each time that it sees the central.
+    /// Identifies the central: the same each time that this computer sees it.
     public let identifier: UUID
     /// How many bytes it gets of one update, at the time of the event that this came with.
     public let maximumUpdateValueLength: Int

@@ -20,7 +20,7 @@ public struct AdvertisementData: Hashable, Sendable {
     public let manufacturerEntries: [Data]
     /// In dBm, as the peripheral claims.
     public let txPowerLevel: Int?
-    /// Whether the peripheral accepts connections.
+    /// Whether the peripheral accepts connections. On Linux always true, as BlueZ does not tell.
     public let isConnectable: Bool
     private let services: [Data]
     private let overflow: [Data]

@@ -41,7 +41,8 @@ public let BluezManagerOptionStateDirectoryKey: String = "BluezManagerOptionStat
 /// false, as on Apple's systems, without one. Connections become pending connects: `didConnect` is called when they are
 /// up again. In the meantime peripherals stay valid and `.connecting`, and `isScanning` stays true. A peripheral
 /// manager publishes its services and channels and advertises again, without callbacks, except
-/// `peripheralManager(_:didPublishL2CAPChannel:error:)`. Bluetooth that is switched off ends all of it in any case.
+/// `peripheralManager(_:didPublishL2CAPChannel:error:)`. Bluetooth that is switched off while the manager is
+/// `.poweredOn` ends all of it in any case.
 public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionResumeAfterReset"
 
 /// **BluezKit addition.** Manager option, NSNumber: the time in seconds after the first `.poweredOn` of this manager in
@@ -93,7 +94,8 @@ public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptio
 /// running. What happens meanwhile is kept, and the app is started for it. Its next process gets `willRestoreState`,
 /// the state, and then each event that it has missed, once and in order. See <doc:Keeper>.
 ///
-/// If there is no keeper and none can be started, the log says so, and the manager restores as without this option.
+/// If there is no keeper and none can be started, the log says so, and the manager restores as without this option. The
+/// manager's initializer waits for the keeper: milliseconds, and 20 s at most while it is being started.
 public let BluezManagerOptionKeeperKey: String = "BluezManagerOptionKeeper"
 
 /// **BluezKit addition.** Manager option, Bool, used together with ``BluezManagerOptionKeeperKey``: whether the
@@ -103,7 +105,8 @@ public let BluezManagerOptionAtMostOnceKey: String = "BluezManagerOptionAtMostOn
 
 /// **BluezKit addition.** Manager option, Int, used together with ``BluezManagerOptionKeeperKey``: how many events the
 /// keeper keeps for the app at most, from 1 to 1,000,000. When there are more, the oldest values, requests and reports
-/// of a scan are dropped, and counted in ``BluezRestoration/kept``; other events never are. The default is 10,000.
+/// of a scan are dropped, and counted in ``BluezRestoration/kept``. Other events stay; but if there are four times as
+/// many, all are forgotten, and the app's next process restores as without a keeper. The default is 10,000.
 public let BluezManagerOptionKeptEventsKey: String = "BluezManagerOptionKeptEvents"
 
 /// **BluezKit addition.** Manager option, Int: likewise, how many bytes they may take, up to 256 MiB. The default is

@@ -21,5 +21,5 @@ public let CBAdvertisementDataOverflowServiceUUIDsKey: String = "kCBAdvDataHashe
 /// The solicited services, `[CBUUID]`.
 public let CBAdvertisementDataSolicitedServiceUUIDsKey: String = "kCBAdvDataSolicitedServiceUUIDs"
 
-/// Whether the device can be connected to, `NSNumber` of a Bool. Always present.
+/// Whether the device can be connected to, `NSNumber` of a Bool. Always present, and always true: BlueZ does not tell.
 public let CBAdvertisementDataIsConnectable: String = "kCBAdvDataIsConnectable"

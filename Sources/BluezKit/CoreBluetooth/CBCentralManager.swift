@@ -29,7 +29,7 @@ public import Foundation
 ///
 /// **Queue:** All callbacks, also those of its peripherals' delegates, are made on the queue given to `init`, one at a
 /// time and in order, never inside a call by the app. Every method may be called from any thread, and commands return
-/// at once.
+/// at once (with a keeper, see <doc:Keeper>, which may have to be waited for).
 ///
 /// **Lifetime:** Keep the manager, its delegate, and each peripheral that you connect to: the manager holds delegate
 /// and peripherals weakly. Releasing the manager ends its scan and its connections, without callbacks (CN-15).
@@ -156,7 +156,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// `willRestoreState`, and if nothing was preserved.
     public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
-    /// Whether the hardware supports `features`. Always false, because BlueZ does not report them.
+    /// Whether the hardware supports `features`. False for each feature, because BlueZ does not report them; true for
+    /// the empty set.
     @discardableResult
     open class func supports(_ features: CBCentralManager.Feature) -> Bool { features.isEmpty }
 
@@ -264,7 +265,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// `connect` to it, which completes at once: its `state` is `.disconnected` unless this manager has connected it.
     ///
     /// - Important: Asks BlueZ and waits for the answer, usually some milliseconds, at most 4 s if BlueZ hangs; then
-    ///   nothing is returned. No other method waits, except ``retrieveBondedPeripherals()``.
+    ///   nothing is returned. No other method asks BlueZ and waits, except ``retrieveBondedPeripherals()``.
     /// - Parameter serviceUUIDs: At least one; for an empty array nothing is returned.
     @discardableResult
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {

@@ -3,9 +3,8 @@ public import Foundation
 /// A remote device: a peripheral or a central.
 /// - SeeAlso: Apple, `CBPeer`.
 open class CBPeer: NSObject, NSCopying, @unchecked Sendable {  // holds: immutable
-    /// Identifies the device permanently, on this and every other machine with BluezKit, from discovery on: it encodes
-    /// the device's identity address. An unbonded device with a private address gets a new identifier with each
-    /// address.
+    /// Identifies the device permanently, from discovery on, and equally on each computer with BluezKit: it encodes the
+    /// device's identity address. An unbonded device with a private address gets a new identifier with each address.
     open var identifier: UUID { storedIdentifier }
 
     private let storedIdentifier: UUID

@@ -279,8 +279,10 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     ///     if let error { print("not written: \(error.localizedDescription)") }  // `characteristic.value` is unchanged
     /// }
     /// ```
-    /// An error of a write with response is a ``CBATTError``: `.writeNotPermitted` where the peer does not allow
-    /// writing, `.invalidAttributeValueLength` above 512 bytes, or another code of the peer.
+    /// An error of a write with response is a ``CBATTError`` if the peer refuses: `.requestNotSupported` for a
+    /// characteristic without the property `.write`, `.writeNotPermitted` where the peer does not allow writing,
+    /// `.invalidAttributeValueLength` above 512 bytes, or another code of the peer. Otherwise it is a ``CBError``, such
+    /// as `.invalidHandle` if the characteristic has gone; `Docs/ERRORS.md` lists them all.
     ///
     /// How to send much without response is shown at ``canSendWriteWithoutResponse``.
     /// While ``canSendWriteWithoutResponse`` is false, writes without response wait in a queue of 1 MiB, in which each
@@ -330,7 +332,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// ```
     /// A subscription ends with the link: subscribe again after each `didConnect` and discovery (NT-7). The error is
     /// `CBATTError.requestNotSupported` for a characteristic with neither `.notify` nor `.indicate`,
-    /// `.attributeNotFound` for one without a descriptor 2902, or what the peer has answered.
+    /// `.attributeNotFound` for one without a descriptor 2902, also when unsubscribing (NT-3);
+    /// `CBError.invalidHandle` for one that has gone; or what the peer has answered.
     /// - Parameters:
     ///   - enabled: Whether to subscribe. Asking for what is the case already is answered as well (NT-6).
     ///   - characteristic: One that was discovered on this link. If it has both properties, notifications are chosen.

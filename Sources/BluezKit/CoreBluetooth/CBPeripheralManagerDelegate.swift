@@ -117,10 +117,10 @@ extension CBPeripheralManagerDelegate {
         _ peripheral: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic
     ) {}
 
-    /// Does nothing. The central gets no answer, and its transaction times out.
+    /// Does nothing. After 5 s the central gets the error Unlikely Error (0x0E).
     public func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest) {}
 
-    /// Does nothing. The central gets no answer, and its transaction times out.
+    /// Does nothing. After 5 s the central gets the error Unlikely Error (0x0E), unless it expects no response.
     public func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {}
 
     /// Does nothing.

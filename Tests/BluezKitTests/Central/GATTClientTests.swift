@@ -42,7 +42,7 @@ import Testing
         }
 
         /// BlueZ announces the table, and that it is complete.
-        func resolve() throws {
+        func resolve(hasConfiguration: Bool = true) throws {
             try script.add(service, BlueZ.service, [("UUID", .string(Self.uuid("180d"))), ("Primary", .bool(true))])
             for (path, uuid, flags) in [
                 (heart, "2a37", ["read", "notify"]), (control, "2a39", ["read", "write", "write-without-response"]),
@@ -51,13 +51,17 @@ import Testing
                     path, BlueZ.characteristic,
                     [("UUID", .string(Self.uuid(uuid))), ("Flags", .strings(flags)), ("MTU", .uint16(100))])
             }
-            try script.add(heart + "/desc0004", BlueZ.descriptor, [("UUID", .string(Self.uuid("2902")))])
+            if hasConfiguration {
+                try script.add(heart + "/desc0004", BlueZ.descriptor, [("UUID", .string(Self.uuid("2902")))])
+            }
             try script.change(path, BlueZ.device, [("ServicesResolved", .bool(true))])
         }
 
         /// The app's characteristics.
-        func discover() async throws -> (heart: CBCharacteristic, control: CBCharacteristic) {
-            try resolve()
+        func discover(
+            hasConfiguration: Bool = true
+        ) async throws -> (heart: CBCharacteristic, control: CBCharacteristic) {
+            try resolve(hasConfiguration: hasConfiguration)
             app.peripheral.discoverServices(nil)
             try await expect("services 1")
             let service = try #require(app.peripheral.services?.first)
@@ -101,6 +105,17 @@ import Testing
         second.refuse("NotPermitted", "Read not permitted")
         try await stage.script.expect("ReadValue", at: stage.heart).answer(.bytes([3]))
         try await stage.expect("value 1", "value error ATT 2", "value 3")
+    }
+
+    @Test("NT-3 without a descriptor 2902, subscribing and unsubscribing are refused, and BlueZ is not asked")
+    func withoutConfiguration() async throws {
+        let stage = try await Stage()
+        let (heart, control) = try await stage.discover(hasConfiguration: false)
+        for isEnabled in [true, false] { stage.app.peripheral.setNotifyValue(isEnabled, for: heart) }
+        stage.app.peripheral.setNotifyValue(false, for: control)
+        try await stage.expect(
+            "notifying false error ATT 10", "notifying false error ATT 10", "notifying false error ATT 6")
+        try await stage.script.expectNoCall()
     }
 
     @Test("an answer that comes after the end of the link reaches no app, and nothing that waited is called")
