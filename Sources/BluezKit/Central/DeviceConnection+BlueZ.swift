@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 
 /// What is asked of BlueZ for a connection.
 extension DeviceConnection {
@@ -96,7 +97,7 @@ extension DeviceConnection {
             guard let self, let attempt, attempt === self.attempt, phase == .attempting else { return }
             Log.debug("\(device.path): no answer after the end of a link: BlueZ may have lost the attempt")
             device.clearLastSeen()
-            handle(.slotOver)
+            handle(.connectUnanswered)
         }
     }
 
@@ -113,17 +114,30 @@ extension DeviceConnection {
             if phase == .lost { holdLoss() }
         }
         guard isCurrent else { return }
+        if let error = result.failure { Log.debug("connect \(device.path): \(error.name) \(error.message)") }
         // BlueZ 5.81 and later would refuse each attempt from now on.
         if result.failure == .timedOut, phase == .attempting {
             attempt.mayBeLost = true
-            return handle(.slotOver)
+            return handle(.connectUnanswered)
         }
         self.attempt = nil
         guard let error = result.failure else { return handle(.connectReply(nil)) }
-        Log.debug("connect \(device.path): \(error.name) \(error.message)")
         let failure = device.attemptFailed(error)
         if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
-        handle(.connectReply(failure))
+        handle(isRefusedForLong(failure) ? .slotOver : .connectReply(failure))
+    }
+
+    /// Whether BlueZ has refused each attempt for longer than one takes: it is at a `Connect` that it has lost, of a
+    /// process that has died. It is called off unless others use the lease.
+    private func isRefusedForLong(_ failure: LinkStateMachine.Failure) -> Bool {
+        guard failure == .inProgress, ownership.isOurs, central.adapter.daemon.refusesSecondConnect else {
+            refusedSince = nil
+            return false
+        }
+        let since = refusedSince ?? DispatchQueue.now
+        let isLong = since.later(by: BlueZTiming.Deadline.connect) <= DispatchQueue.now
+        refusedSince = isLong ? nil : since
+        return isLong
     }
 
     func disconnect() {

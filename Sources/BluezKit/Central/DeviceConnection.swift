@@ -19,6 +19,8 @@ final class DeviceConnection: CustomStringConvertible {
     var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
     var earlierAttempt: ConnectAttempt?
+    /// Since when BlueZ answers each `Connect` with InProgress.
+    var refusedSince: DispatchTime?
     var loss: LinkLoss
     /// When the last link has ended.
     private var downSince = CFAbsoluteTime(0)
@@ -122,6 +124,8 @@ final class DeviceConnection: CustomStringConvertible {
             handle(.seen)
         }
         if changes.contains(.servicesResolved), device.properties.areServicesResolved {
+            // BlueZ does not signal `Connected` of some links (src/device.c, `device_add_connection`).
+            if phase == .attempting || phase == .settling { handle(.connectedChanged(true)) }
             loss.linkWorks()
             client.reader.servicesResolved()
         }
@@ -210,6 +214,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     private func linkUp() {
         attempt?.endDiscoveryChanges()
+        // BlueZ has made it, and has not answered in time.
+        if attempt?.isAnswered == true { attempt = nil }
         ownership.settle(isConnected: true)
         if !ownership.isOurs { try? ownership.share(leaseName, for: statePaths) }
         loss.reset()

@@ -271,11 +271,12 @@ final class DiscoveryController: CustomStringConvertible {
         }
         guard let reportedToAll else { return false }
         var keys: DeviceProperties.Kinds = []
-        var isHeard = false
+        var (isHeard, isOfLink) = (false, false)
         var reader = reader
         try reader.readDictionary { (entry) throws(BusError) in
             let key = try entry.readCString()
             if key.matches("RSSI") { isHeard = true }
+            if key.matches("Connected") { isOfLink = true }
             if key.matches("Name") { keys.insert(.name) }
             if key.matches("UUIDs") { keys.insert(.services) }
             if key.matches("ManufacturerData") { keys.insert(.manufacturerData) }
@@ -284,7 +285,8 @@ final class DiscoveryController: CustomStringConvertible {
             if key.matches("AdvertisingData") { keys.insert(.solicited) }
         }
         if isHeard { watch.hear() }
-        return keys.isSubset(of: reportedToAll)
+        // The end of another program's link matters to who connects next.
+        return !isOfLink && keys.isSubset(of: reportedToAll)
     }
 
     /// An advertisement of `device` was received: every scan that wants it hears of it.

@@ -39,6 +39,8 @@ struct LinkStateMachine {
         /// This device has the slot to connect; its time is over.
         case slot, slotOver
         case connectReply(Failure?)
+        /// BlueZ may have lost the `Connect`: then it will never answer.
+        case connectUnanswered
         case connectedChanged(Bool)
         case disconnectReply
         /// The link was there before this process, and an app takes it over.
@@ -141,7 +143,9 @@ struct LinkStateMachine {
         case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
         case (.looking, .want(false)): return enter(.idle, .look(false))
 
-        case (.queued, .slot): return enter(.attempting, .connect)
+        case (.queued, .slot):
+            hasAsked = false
+            return enter(.attempting, .connect)
         case (.queued, .connectedChanged(true)): return enter(.up, .linkUp)
         case (.queued, .want(false)): return enter(.idle)
 
@@ -165,8 +169,14 @@ struct LinkStateMachine {
         case (.backingOff, .seen) where isUnknown: return []
         case (.attempting, .connectReply(.final?)): return enter(.idle, .giveUp)
         case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
+        // There may be a link that BlueZ has not signalled.
+        case (.attempting, .connectUnanswered):
+            hasAsked = true
+            return [.readDevice]
+        case (.attempting, .deviceRead) where !hasAsked: return []
         // BlueZ would go on trying for 40 s.
-        case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .slotOver):
+        case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .slotOver),
+            (.attempting, .deviceRead):
             isCallingOff = true
             return enter(.closing, .stopTimer, .disconnect)
 

@@ -149,7 +149,7 @@ struct BlueZTiming: Sendable {
         /// After the end of a link, while bluetoothd may not have finished with it.
         var lateEnd = Duration.seconds(1)
         /// For a `Connect` in that time to be answered, or to be made without an answer, before it counts as lost. More
-        /// than a page of classic Bluetooth takes (5.12 s), after which BlueZ answers that of a dual-mode device.
+        /// than a page of classic Bluetooth takes (5.12 s). What BlueZ tries after that is called off with it, once.
         var lostConnect = Duration.seconds(7)
     }
 

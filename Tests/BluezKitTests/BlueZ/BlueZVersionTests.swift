@@ -26,6 +26,7 @@ import Testing
         #expect(!BlueZDaemon().givesSubscriberSockets && BlueZDaemon().losesServices)
         let later = BlueZDaemon(hasConnectable: true)
         #expect(later.givesSubscriberSockets && !later.tellsConfirmations && !later.losesServices)
+        #expect(later.refusesSecondConnect && !BlueZDaemon().refusesSecondConnect)
         #expect(!BlueZDaemon(version: BlueZVersion(5, 75), hasConnectable: true).givesSubscriberSockets)
     }
 
@@ -36,6 +37,7 @@ import Testing
         }
         #expect(versions(\.givesSubscriberSockets) == Array(76...99))
         #expect(versions(\.tellsConfirmations) == Array(80...99))
+        #expect(versions(\.refusesSecondConnect) == Array(81...99))
         #expect(versions(\.crashesOnFilters) == [87])
         #expect(versions(\.losesServices) == Array(62...68))
     }

@@ -238,4 +238,25 @@ import Testing
         try await central.connect(heart)
         #expect(world.simulator.calls("Disconnect").count == 1)
     }
+
+    @Test("CN-2 a Connect that BlueZ has lost, of a program that has died, is called off by who waits for the device")
+    func lostByTheDead() async throws {
+        let world = try await SimulatedWorld(SimulatorOptions(version: .v5_82), times: .virtual)
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        let (session, identity) = (central.manager.session, try #require(DeviceIdentity(identifier: heart.identifier)))
+        let name = try #require(
+            session.queue.sync {
+                session.central.store.device(identity).flatMap { session.central.leaseName(of: $0.path) }
+            })
+        // Its file stays as its process ends.
+        _ = try LinkLease.make(name, in: LinkLease.directory, for: heart.identifier)
+        let refusal = SimulatorFault.Effect.fail(name: "org.bluez.Error.InProgress", message: "In Progress")
+        world.simulator.inject(SimulatorFault("Connect", times: 1000, refusal))
+        central.manager.connect(heart)
+        _ = await world.simulator.waitForCalls("Disconnect", count: 1)
+        world.simulator.clearFaults()
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+    }
 }

@@ -233,7 +233,18 @@ import Testing
         #expect(link.phase == .idle)
     }
 
-    // Slow: there are 2.5 million sequences of five among 19 events.
+    @Test("an attempt without an answer is called off when BlueZ says that there is no link, and not before")
+    func unanswered() {
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
+        // Of an earlier question.
+        #expect(link.handle(.deviceRead(connected: false)) == [])
+        #expect(link.handle(.connectUnanswered) == [.readDevice])
+        #expect(link.handle(.deviceRead(connected: false)) == [.stopTimer, .disconnect])
+        link = machine(.want(true), .deviceRead(connected: false), .slot, .connectUnanswered)
+        #expect(link.handle(.deviceRead(connected: true)) == [.stopTimer, .linkUp])
+    }
+
+    // Slow: there are 3.2 million sequences of five among 20 events.
     /// Every sequence of five events: whatever comes, the machine keeps its promises.
     @Test("every interleaving: a link is reported only if requested, ends once, and an unrequested one is closed")
     func everyInterleaving() {
@@ -241,14 +252,15 @@ import Testing
             .want(true), .want(false), .deviceRead(connected: nil), .deviceRead(connected: false),
             .deviceRead(connected: true), .seen, .connectReply(nil), .connectReply(.transient),
             .slot, .slotOver, .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress),
-            .connectedChanged(true),
-            .connectedChanged(false), .disconnectReply, .timerFired, .adopt, .kept,
+            .connectUnanswered, .connectedChanged(true), .connectedChanged(false), .disconnectReply, .timerFired,
+            .adopt, .kept,
         ]
         struct State {
             var link = LinkStateMachine()
             var ups = 0
             var downs = 0
             var looks = false
+            var isUnanswered = false
         }
         // `#expect` takes as long as the rest, millions of times.
         func check(_ holds: Bool, line: Int = #line) { if !holds { Issue.record("line \(line)") } }
@@ -261,6 +273,7 @@ import Testing
                     var state = state
                     let before = state.link.phase
                     var actions = state.link.handle(event)
+                    if event == .connectUnanswered { state.isUnanswered = true }
                     if actions.contains(.tellLoss) {
                         // Reported at once; some of the managers do not connect again.
                         check(before == .lost && state.downs == state.ups)
@@ -276,7 +289,8 @@ import Testing
                             check(before == .up || before == .closing)
                         case .connect: check(state.link.isWanted && state.link.phase == .attempting)
                         case .disconnect:
-                            check((!state.link.isWanted || event == .slotOver) && state.link.phase == .closing)
+                            check(!state.link.isWanted || event == .slotOver || state.isUnanswered)
+                            check(state.link.phase == .closing)
                         case .disconnectAgain: check(before == .closing && state.link.phase == .closing)
                         case .hold: check(state.link.phase == .lost)
                         case .look(let looks): state.looks = looks
