@@ -17,7 +17,11 @@ struct Discovery {
 extension Adapter {
     /// Whether the controller is scanning.
     var isScanning: Bool { isPowered && !sessions.isEmpty && !simulator.isSuspended && !discovery.isStranded }
-    private var isFiltered: Bool { sessions.contains { $0.filter != nil } }
+    private var isFiltered: Bool {
+        sessions.contains { session in
+            session.filter.map { simulator.optionsState.version < .v5_72 || !$0.isNone } ?? false
+        }
+    }
     private var reportsDuplicates: Bool { sessions.contains { $0.filter?.reportsDuplicates == true } }
 
     func startDiscovery(_ call: IncomingCall) {

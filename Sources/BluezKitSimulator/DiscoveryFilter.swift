@@ -9,6 +9,12 @@ struct DiscoveryFilter: Equatable {
     var reportsDuplicates = false
     var pattern: String?
 
+    /// Whether bluetoothd 5.67 and later take it for none, on an adapter without classic Bluetooth
+    /// (`merge_discovery_filters`).
+    var isNone: Bool {
+        uuids.isEmpty && rssi == nil && pathloss == nil && transport != "bredr" && !reportsDuplicates && pattern == nil
+    }
+
     static let keys = ["UUIDs", "RSSI", "Pathloss", "Transport", "DuplicateData", "Discoverable", "Pattern"]
 
     /// - Throws: ``BlueZError/invalidArguments`` for values that bluetoothd rejects.

@@ -11,10 +11,12 @@ extension VirtualPeripheral {
     package static func rigSink(slowRead: Duration = .seconds(5)) -> VirtualPeripheral { sink("Rig Sink", slowRead) }
 
     /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041
-    /// and ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller.
+    /// and ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller. It does not advertise that it is
+    /// discoverable, as sensors that wait for their host do not.
     package static func rigCoC() -> VirtualPeripheral {
         VirtualPeripheral(
-            "F0:F1:F2:00:00:03", VirtualAdvertisement(localName: "Rig CoC", serviceUUIDs: [testUUID(0x0040)]),
+            "F0:F1:F2:00:00:03",
+            VirtualAdvertisement(localName: "Rig CoC", serviceUUIDs: [testUUID(0x0040)], flags: 0x04),
             services: [
                 VirtualService(
                     testUUID(0x0040),

@@ -474,7 +474,7 @@ class CoC(Channels, Virtual):
     Apple's, 0081 on an encrypted link only, 0082 likewise, with another result when it is not."""
 
     key, name, address = 'coc', 'Rig CoC', 'F0:F1:F2:00:00:03'
-    services_advertised = (rig_uuid(0x0040),)
+    services_advertised, flags = (rig_uuid(0x0040),), 0x04  # not discoverable
 
     def __init__(self, rig):
         super().__init__(rig)

@@ -86,6 +86,10 @@ struct BlueZProxy {
             if let services = filter.services { properties.append(("UUIDs", .strings(services.sorted()))) }
             // Omitted if false: up to BlueZ 5.70 booleans overwrite the daemon's own memory.
             if filter.wantsDuplicates { properties.append(("DuplicateData", .bool(true))) }
+            // On an adapter without classic Bluetooth the transport alone counts as no filter (5.67 and later,
+            // src/adapter.c, `merge_discovery_filters`), and without one BlueZ drops what does not advertise that it is
+            // discoverable. This matches everything.
+            if filter.services == nil, !filter.wantsDuplicates { properties.append(("Pattern", .string(""))) }
             try writer.write(Value.properties(properties))
         }
     }

@@ -41,6 +41,9 @@ final class CommandSocket {
         }
     }
 
+    /// Whether a write waits for room.
+    var isAwaited: Bool { writable != nil }
+
     /// Whether BlueZ has read everything.
     var isDrained: Bool {
         var unread: Int32 = 0

@@ -1,13 +1,26 @@
+import BluezDBus
+import Dispatch
+
 /// BlueZ's sockets for writes without response of one link, by characteristic. Confined to the bus queue.
 struct CommandSockets {
     private var sockets: [String: CommandSocket] = [:]
-    /// Characteristics whose socket BlueZ does not give.
-    private var refused: Set<String> = []
+    /// Characteristics whose socket BlueZ does not give, and when to ask again; nil: not on this link.
+    private var refused: [String: DispatchTime?] = [:]
+    /// What BlueZ was given since the peer has last answered, in bytes. Empty sockets do not mean that it was sent:
+    /// BlueZ takes all of it into its own queue (src/gatt-client.c, `sock_read`).
+    private(set) var unsentBytes = 0
+
+    mutating func given(_ bytes: Int) { unsentBytes += bytes }
+    /// What is asked of the peer goes behind all that was written before.
+    mutating func peerAnswered() { unsentBytes = 0 }
 
     subscript(path: String) -> CommandSocket? { sockets[path] }
 
-    func mayAsk(for path: String) -> Bool { !refused.contains(path) }
-    mutating func refuse(_ path: String) { refused.insert(path) }
+    func mayAsk(for path: String) -> Bool {
+        guard let time = refused[path] else { return true }
+        return time.map { $0 <= DispatchQueue.now } ?? false
+    }
+    mutating func refuse(_ path: String, until time: DispatchTime?) { refused[path] = .some(time) }
     mutating func add(_ socket: CommandSocket, _ path: String) { sockets[path] = socket }
 
     mutating func updateMTU(_ mtuBytes: Int) {

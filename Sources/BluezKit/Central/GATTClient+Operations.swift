@@ -44,7 +44,7 @@ extension GATTClient {
         let (operation, path) = (entry.operation, entry.operation.path)
         let subscription = central.subscriptions[path]
         subscription?.readStarted()
-        call(path, BlueZ.characteristic, entry, { $0.readValue(completion: $1) }) { [weak self] result in
+        call(path, BlueZ.characteristic, entry, bytes: 512, { $0.readValue(completion: $1) }) { [weak self] result in
             guard let self else { return }
             // It may have ended with the change of its service.
             let current = subscription.flatMap { $0.isCurrent ? $0 : nil }
@@ -61,7 +61,7 @@ extension GATTClient {
 
     private func readDescriptor(_ descriptor: AttributeID, _ entry: Entry) {
         let operation = entry.operation
-        call(operation.path, BlueZ.descriptor, entry, { $0.readValue(completion: $1) }) {
+        call(operation.path, BlueZ.descriptor, entry, bytes: 512, { $0.readValue(completion: $1) }) {
             [weak self] result in
             guard let self else { return }
             switch Self.bytes(result) {
@@ -103,7 +103,8 @@ extension GATTClient {
         let path = operation.path
         releaseWriter(of: path)
         call(
-            path, BlueZ.characteristic, entry, { $0.writeValue(data, type: "request", completion: $1) }
+            path, BlueZ.characteristic, entry, bytes: data.count,
+            { $0.writeValue(data, type: "request", completion: $1) }
         ) { [weak self] result in
             guard let self else { return }
             if let failure = result.failure { return operation.fail(error(failure, .attributeWrite)) }
@@ -114,7 +115,8 @@ extension GATTClient {
     private func writeDescriptor(_ data: [UInt8], _ descriptor: AttributeID, _ entry: Entry) {
         let operation = entry.operation
         call(
-            operation.path, BlueZ.descriptor, entry, { $0.writeValue(data, type: nil, completion: $1) }
+            operation.path, BlueZ.descriptor, entry, bytes: data.count,
+            { $0.writeValue(data, type: nil, completion: $1) }
         ) { [weak self] result in
             guard let self else { return }
             if let failure = result.failure { return operation.fail(error(failure, .attributeWrite)) }

@@ -22,7 +22,10 @@ extension GATTClient {
             guard let self, let entry = running(id) else { return _ = writer?.close() }
             if result.failure == .timedOut { return timedOut() }
             guard let writer else {
-                writers.refuse(path)
+                // Another program may have it for the moment.
+                let isAcquired = result.failure.map(BlueZErrorName.meansAcquired) ?? false
+                let time = DispatchQueue.now.later(by: bus.timing.gatt.idleWriter)
+                writers.refuse(path, until: isAcquired ? time : nil)
                 return writeByCall(data, path, entry)
             }
             writers.add(writer, path)
@@ -61,6 +64,7 @@ extension GATTClient {
         }
         switch writer.send(data) {
         case .sent:
+            writers.given(data.count)
             commandDone(entry, data.count)
         case .full:
             entry.operation.core.socketIsFull(connectionID: entry.operation.connectionID)
@@ -80,7 +84,8 @@ extension GATTClient {
         let operation = entry.operation
         call(
             path, BlueZ.characteristic, entry, { $0.writeValue(data, type: "command", completion: $1) }
-        ) { result in
+        ) { [weak self] result in
+            self?.writers.given(data.count)
             if let error = result.failure {
                 Log.warning(
                     from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
@@ -100,7 +105,9 @@ extension GATTClient {
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
         bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
-            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < DispatchQueue.now, writer.isDrained
+            // What waits for room is not answered when the socket is closed, however long ago it was written.
+            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < DispatchQueue.now, writer.isDrained,
+                !writer.isAwaited
             else {
                 return releaseWhenIdle(writer, path)
             }

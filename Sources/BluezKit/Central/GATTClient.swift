@@ -129,15 +129,21 @@ final class GATTClient: CustomStringConvertible {
 
     /// Makes a call for the running operation. `answer` gets the result if the link is still the same one; then the
     /// next operation runs.
+    /// - Parameter bytes: How long the value may be that the peer is asked for, or to take; nil: BlueZ answers.
     func call(
-        _ path: String, _ interface: String, _ entry: Entry,
+        _ path: String, _ interface: String, _ entry: Entry, bytes: Int? = nil,
         _ make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
         answer: @escaping (Result<Message, BusError>) -> Void
     ) {
-        guard isCurrent, let path = ObjectPath(path), let proxy = proxy(path, interface) else { return }
+        guard isCurrent, let path = ObjectPath(path), var proxy = proxy(path, interface) else { return }
+        if let bytes {
+            let further = max(bytes - 1, 0) / (max(reader.table.mtuBytes ?? 23, 23) - 5)
+            proxy.attributeDeadline += bus.timing.gatt.furtherAnswer * further
+        }
         let id = entry.id
         awaitAnswer { [weak self] result in
             guard let self else { return }
+            if bytes != nil, result.failure == nil { writers.peerAnswered() }
             answer(result)
             finish(id)
         }
@@ -281,6 +287,7 @@ final class GATTClient: CustomStringConvertible {
         var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
         let timing = bus.timing.gatt
         proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
+        proxy.attributeDeadline += timing.unsentByte * writers.unsentBytes
         return proxy
     }
 

@@ -11,6 +11,8 @@ final class TableReader: CustomStringConvertible {
     private var mtu = MTU()
     /// Whether `ServicesResolved` is true and ``table`` complete.
     private(set) var isDiscovered = false
+    /// Whether it was before: then changes are reported, also while it is read again.
+    private var wasDiscovered = false
     /// Whether an app was told why ``table`` is not complete: the next service discovery asks again.
     private(set) var didReportReadError = false
     /// Whether the link was there before this process: attributes may be in use before ``table`` is complete.
@@ -87,7 +89,7 @@ final class TableReader: CustomStringConvertible {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
         guard table.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
         if let refusal, clients.contains(where: { $0.postponeComparison() }) { return compareLater(refusal) }
-        isDiscovered = true
+        (isDiscovered, wasDiscovered) = (true, true)
         mtuKnown()
         publishMTU()
         reconcile()
@@ -237,7 +239,7 @@ final class TableReader: CustomStringConvertible {
 
     /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
     private func tableChanged(_ service: String) {
-        guard isDiscovered else { return }
+        guard wasDiscovered else { return }
         changedServices.insert(service)
         guard !isChangeReportDue else { return }
         isChangeReportDue = true

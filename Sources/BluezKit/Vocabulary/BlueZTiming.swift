@@ -161,21 +161,26 @@ struct BlueZTiming: Sendable {
         /// The same of a peripheral that is not bonded and may pair first. However long an agent takes then, the kernel
         /// ends the link if pairing does not go on.
         var pairingAnswer = BlueZFacts.attributeTransaction + BlueZFacts.pairingStep + .seconds(5)
+        /// In addition, for each further transaction that a long value takes, on a link with long intervals.
+        var furtherAnswer = Duration.seconds(2)
+        /// In addition, for each byte that was written without response since the peer has last answered: BlueZ takes
+        /// them all at once, and sends them before the request. A slow link carries 500 of them in a second.
+        var unsentByte = Duration.milliseconds(2)
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
         /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some
         /// calls that BlueZ answers at once.
         var mtu = Duration.seconds(1)
         /// A socket for writes without response that is not used for so long is given back, because it is exclusive.
-        var idleWriter = Duration.seconds(5)
+        var idleWriter = Duration.seconds(1)
         /// From the end of a socket for notifications until it counts as closed by another program: if the link has
         /// ended, or bluetoothd, the bus tells it by then.
         var socketEnd = Duration.milliseconds(200)
         /// BlueZ notices a closed socket some moments later, and refuses other writes until then: doubled with each
         /// try.
         var writerRetry = Duration.milliseconds(5)
-        /// How often such a write is repeated: 1.3 s in all.
-        var writerRetries = 8
+        /// How often such a write is repeated: 2.6 s in all, longer than another program with BluezKit keeps a socket.
+        var writerRetries = 9
         /// Before a full socket is written to again, where there is no descriptor left to watch it with.
         var descriptorRetry = Duration.milliseconds(10)
         /// Between two looks whether BlueZ has emptied a socket, doubled from the shortest to the longest.

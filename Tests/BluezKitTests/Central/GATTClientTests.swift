@@ -420,6 +420,97 @@ import Testing
         #expect(peripheral.canSendWriteWithoutResponse && peripheral.droppedWritesWithoutResponse == 0)
     }
 
+    @Test("RW-9 a socket on which a write waits for room is not given back, however long the bus queue was held up")
+    func idleFullSocket() async throws {
+        // Which of two events comes first is up to libdispatch.
+        for _ in 0..<5 {
+            let stage = try await Stage()
+            let (_, control) = try await stage.discover()
+            let peripheral = stage.app.peripheral
+            let pair = try SocketPair()
+            stage.script.turn { stage.script.bus.timing.gatt.idleWriter = .milliseconds(1) }
+            var count = 1
+            peripheral.writeValue(Data([0]), for: control, type: .withoutResponse)
+            try await stage.script.expect("AcquireWrite").answer(.fileDescriptor(pair.ours), .uint16(100))
+            Glibc.close(pair.ours)
+            try await stage.expect()
+            while peripheral.canSendWriteWithoutResponse {
+                peripheral.writeValue(Data([1]), for: control, type: .withoutResponse)
+                count += 1
+            }
+            try await stage.expect()
+            var received = 0
+            stage.script.turn {
+                received += pair.receiveAll().count
+                let end = ContinuousClock.now + .milliseconds(3)
+                while ContinuousClock.now < end {}
+            }
+            try await eventually("\(count) values have come: \(received)") {
+                received += pair.receiveAll().count
+                return received >= count
+            }
+            try await stage.waitFor("ready true")
+        }
+    }
+
+    @Test("RW-1 a slow link has longer: for what BlueZ was given without response before, and for long values")
+    func slowLink() async throws {
+        let stage = try await Stage()
+        let (heart, control) = try await stage.discover()
+        let device = try #require(stage.script.turn { stage.script.central.store.known(stage.app.device.identity) })
+        func deadline() throws -> Duration {
+            try #require(
+                stage.script.turn {
+                    device.connection?.client.proxy(device.path, BlueZ.characteristic)?.attributeDeadline
+                })
+        }
+        let usual = try deadline()
+        let pair = try SocketPair()
+        stage.app.peripheral.writeValue(Data(repeating: 1, count: 50), for: control, type: .withoutResponse)
+        try await stage.script.expect("AcquireWrite").answer(.fileDescriptor(pair.ours), .uint16(100))
+        Glibc.close(pair.ours)
+        try await stage.expect()
+        #expect(pair.receiveAll().count == 1)
+        #expect(try deadline() == usual + .milliseconds(100))
+        // What one packet cannot carry takes several; the answer says that all has been sent.
+        stage.script.turn {
+            stage.script.bus.timing.gatt.pairingAnswer = .zero
+            stage.script.bus.timing.gatt.furtherAnswer = .seconds(3600)
+        }
+        stage.app.peripheral.readValue(for: heart)
+        let read = try await stage.script.expect("ReadValue")
+        for _ in 0..<3 { try await stage.script.expectNoCall() }
+        read.answer(.bytes([7]))
+        try await stage.expect("value 7")
+        #expect(try deadline() == .zero)
+    }
+
+    @Test("RW-8 while another program has the socket of a characteristic, it is asked for again after a moment")
+    func foreignSocket() async throws {
+        let stage = try await Stage()
+        let (_, control) = try await stage.discover()
+        stage.script.turn { stage.script.bus.timing.gatt.idleWriter = .zero }
+        for number in 0..<2 {
+            stage.app.peripheral.writeValue(Data([UInt8(number)]), for: control, type: .withoutResponse)
+            try await stage.script.expect("AcquireWrite").refuse("NotPermitted", "Write acquired")
+            try await stage.script.expect("WriteValue").refuse("NotPermitted", "Write acquired")
+            try await stage.script.expect("WriteValue").answer()
+        }
+        #expect(stage.app.peripheral.droppedWritesWithoutResponse == 0)
+    }
+
+    @Test("IV-1 a change while the table is read again is reported")
+    func changeWhileRead() async throws {
+        let stage = try await Stage()
+        _ = try await stage.discover()
+        stage.script.stopAnswering("Introspect")
+        let device = try #require(stage.script.turn { stage.script.central.store.known(stage.app.device.identity) })
+        stage.script.turn { device.connection?.client.reader.readAgain() }
+        try await stage.script.expect("Introspect", at: stage.path)
+        try stage.script.remove(stage.control, BlueZ.characteristic)
+        try await stage.waitFor("modified 1")
+    }
+
     @Test("RW-9 if BlueZ gives no socket, one write is in progress at a time, and the others wait for its answer")
     func writesByCall() async throws {
         let stage = try await Stage()
