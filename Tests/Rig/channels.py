@@ -276,10 +276,11 @@ class Channels:
         elif what == 'mps':
             channel.send_pdu(struct.pack('<H', channel.peer_mps + 100) + bytes(channel.peer_mps + 100))
         elif what == 'overflow':
-            for _ in range(2):
-                channel.send_control_frame(l2cap.L2CAP_LE_Flow_Control_Credit(
-                    identifier=channel.manager.next_identifier(channel.connection), cid=channel.source_cid,
-                    credits=0xFFFF))
+            # Beside those that it has. Linux asks for the end of the channel each time, and a second request would end the
+            # next channel, to which bumble gives the same number.
+            channel.send_control_frame(l2cap.L2CAP_LE_Flow_Control_Credit(
+                identifier=channel.manager.next_identifier(channel.connection), cid=channel.source_cid,
+                credits=0xFFFF))
         else:
             raise ValueError(what)
 

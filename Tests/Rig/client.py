@@ -7,6 +7,7 @@ everything was as it should be."""
 
 import asyncio
 import contextlib
+import os
 import sys
 
 from bleak import BleakClient, BleakScanner
@@ -27,18 +28,19 @@ def check(what, found, expected):
 
 @contextlib.asynccontextmanager
 async def connected(device, adapter):
-    """A client that has found the services. bluetoothd, which is at both ends, at times ends a link before that."""
-    for left in reversed(range(10)):
-        client = BleakClient(device, timeout=60, bluez={'adapter': adapter})  # one that has failed half-way stays so
-        try:
-            await client.connect()
-            break
-        except BleakError as error:
-            print('again:', error, flush=True)
-            with contextlib.suppress(BleakError):
-                await client.disconnect()
-            if not left:
-                raise
+    """A client that has found the services. bluetoothd, which is at both ends, at times ends a link before that: then this
+    program begins again, as bleak may deliver no values on the next link of a client that has failed half-way."""
+    client = BleakClient(device, timeout=60, bluez={'adapter': adapter})
+    try:
+        await client.connect()
+    except BleakError as error:
+        print('again:', error, flush=True)
+        with contextlib.suppress(BleakError, TimeoutError):
+            await client.disconnect()
+        tries = int(os.environ.get('CLIENT_TRIES', 9))
+        if not tries:
+            raise
+        os.execve(sys.executable, [sys.executable] + sys.argv, os.environ | {'CLIENT_TRIES': str(tries - 1)})
     try:
         yield client
     finally:

@@ -67,7 +67,7 @@ extension Worlds {
     /// A manager of an earlier test would take part in this one: its agent, say, refuses to pair what it does not know.
     /// (A simulator has its own bus, and other tests run beside the scenarios.)
     private static func expectNoManagers() async {
-        do { try await eventually("no manager of an earlier test is there", within: 5) { Session.count == 0 } } catch {
+        do { try await eventually("no manager of an earlier test is there") { Session.count == 0 } } catch {
             Issue.record(error)
         }
     }
