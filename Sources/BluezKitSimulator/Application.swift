@@ -197,7 +197,7 @@ final class Application {
     func linkEnded(_ link: Link) {
         for characteristic in characteristics.values.sorted(by: { $0.handle < $1.handle })
         where link.configurations[characteristic.handle + 1] ?? 0 != 0 {
-            characteristic.served?.unsubscribed(link)
+            characteristic.served?.unsubscribed(link, hasEnded: true)
         }
     }
 

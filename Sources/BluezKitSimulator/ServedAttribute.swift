@@ -20,8 +20,8 @@ final class ServedAttribute {
     private var subscriptions = 0
     /// The application was asked to start notifying.
     private var isStarted = false
-    /// By subscriber; up to 5.75 there is one for all, under nil.
-    private var notifySockets: [ObjectIdentifier?: AcquiredSocket] = [:]
+    /// By subscriber, the oldest first; up to 5.75 there is one for all, under nil.
+    private var notifySockets: [(subscriber: ObjectIdentifier?, socket: AcquiredSocket)] = []
     private var writeSocket: AcquiredSocket?
 
     init(
@@ -169,22 +169,29 @@ final class ServedAttribute {
             return completion(.success(()))
         }
         subscriptions += 1
-        guard acquiresNotify, notifySockets[key(of: link)] == nil else {
+        guard acquiresNotify, notifySocket(of: key(of: link)) == nil else {
             if notifySockets.isEmpty { start() }
             return completion(.success(()))
         }
         acquireNotify(link, characteristic) { completion(.success(())) }
     }
 
-    /// A central wrote 0, or its link ended.
-    func unsubscribed(_ link: Link) {
-        if let key = key(of: link) { notifySockets[key]?.close() }
+    /// A central wrote 0, or the link of one that is not bonded has ended: then bluetoothd looks for the socket of any
+    /// subscriber, and finds the oldest (src/gatt-database.c, `clear_ccc_state`, `match_client_att`).
+    func unsubscribed(_ link: Link, hasEnded: Bool = false) {
+        let own = key(of: link).flatMap { notifySocket(of: $0) }
+        defer { if hasEnded { own?.close() } }
         guard subscriptions > 0 else { return }
         subscriptions -= 1
+        if version >= .v5_79, let socket = hasEnded ? notifySockets.first?.socket : own { return socket.close() }
         guard subscriptions == 0 else { return }
-        for socket in Array(notifySockets.values) { socket.close() }
-        if isStarted { tell("StopNotify") }
+        if version < .v5_79 { for (_, socket) in notifySockets { socket.close() } }
+        if isStarted || version >= .v5_79 { tell("StopNotify") }
         isStarted = false
+    }
+
+    private func notifySocket(of subscriber: ObjectIdentifier?) -> AcquiredSocket? {
+        notifySockets.first { $0.subscriber == subscriber }?.socket
     }
 
     private func key(of link: Link) -> ObjectIdentifier? { version >= .v5_79 ? ObjectIdentifier(link) : nil }
@@ -243,7 +250,7 @@ final class ServedAttribute {
             guard let self else { return }
             switch result {
             case .success(let socket):
-                notifySockets[key] = socket
+                notifySockets.append((key, socket))
                 socket.onPacket = { [weak self, weak socket] packet in
                     guard let self, let characteristic else { return }
                     guard key != nil else { return signalled(packet, of: characteristic) }
@@ -252,7 +259,7 @@ final class ServedAttribute {
                         if self?.version ?? .v5_66 >= .v5_82 { socket?.send([1]) }
                     }
                 }
-                socket.onClosed = { [weak self] in self?.notifySockets[key] = nil }
+                socket.onClosed = { [weak self, weak socket] in self?.notifySockets.removeAll { $0.socket === socket } }
             case .failure(let error):
                 if ["org.bluez.Error.Failed", "org.freedesktop.DBus.Error.NoReply"].contains(error.name) { return }
                 start()
@@ -284,7 +291,7 @@ final class ServedAttribute {
     }
 
     func close() {
-        for socket in Array(notifySockets.values) { socket.close() }
+        for (_, socket) in notifySockets { socket.close() }
         writeSocket?.close()
     }
 }

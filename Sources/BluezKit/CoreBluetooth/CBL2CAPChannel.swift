@@ -124,7 +124,7 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
         return duplicate < 0 ? nil : FileHandle(fileDescriptor: duplicate, closeOnDealloc: true)
     }
 
-    /// **BluezKit addition.** The largest packet (SDU) in bytes that the peer accepts, 23 to 65,535. Streams divide
-    /// what is written into such packets.
+    /// **BluezKit addition.** The largest packet (SDU) in bytes that is sent: what the peer accepts, from 23 on, and
+    /// 4,096 at most; 65,535 in a simulator. Streams divide what is written into such packets.
     public var maximumPacketLength: Int { socket?.longestSDU ?? 0 }
 }

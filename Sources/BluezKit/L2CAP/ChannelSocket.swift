@@ -11,8 +11,7 @@ final class ChannelSocket: Sendable {
     }
 
     let descriptor: Int32
-    /// The largest SDU that the peer accepts, in bytes: more cannot be written in one call. Streams do not show it
-    /// (L2-5).
+    /// The largest SDU that is sent, in bytes: what the peer accepts, or less. Streams do not show it (L2-5).
     let longestSDU: Int
     private let isBluetooth: Bool
     /// How much can wait in the socket until it is sent, as the kernel counts it, which is more than the bytes.
@@ -20,12 +19,18 @@ final class ChannelSocket: Sendable {
 
     /// Where the peer's limit is not known: sockets of a simulator, which have none.
     private static let anySDU = 65_535
+    /// Enough to fill packets. The kernel takes an SDU only if it has room for all of its fragments at once, and has
+    /// never for 40 KB in fragments of 250 bytes, each of which it counts as 1,280 (Linux net/bluetooth/l2cap_core.c,
+    /// `l2cap_segment_le_sdu`). An Android phone accepts 65,535.
+    private static let sentSDU = 4096
 
-    /// - Parameter descriptor: Taken over.
-    init(descriptor: Int32) {
+    /// - Parameters:
+    ///   - descriptor: Taken over.
+    ///   - peerMTU: The largest SDU that the peer accepts; nil: the kernel is asked.
+    init(descriptor: Int32, peerMTU: Int? = nil) {
         self.descriptor = descriptor
-        let mtu = BluetoothSocket.peerMTU(descriptor)
-        (isBluetooth, longestSDU) = (mtu != nil, mtu ?? Self.anySDU)
+        let mtu = peerMTU ?? BluetoothSocket.peerMTU(descriptor)
+        (isBluetooth, longestSDU) = (mtu != nil, mtu.map { min($0, Self.sentSDU) } ?? Self.anySDU)
         var capacity: Int32 = 0
         var size = socklen_t(MemoryLayout.size(ofValue: capacity))
         getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &capacity, &size)
@@ -70,10 +75,10 @@ final class ChannelSocket: Sendable {
             }
             switch errno {
             case EINTR: continue
-            case EAGAIN: return written > 0 ? .bytes(written) : .notReady
-            case ENOBUFS, ENOMEM:
-                // The socket may have room although the kernel has no memory: a caller that waits for room must not
-                // spin.
+            case EAGAIN where !(isBluetooth && hasRoom): return written > 0 ? .bytes(written) : .notReady
+            case EAGAIN, ENOBUFS, ENOMEM:
+                // The socket may have room although the kernel has no memory, or the SDU more fragments than fit: a
+                // caller that waits for room must not spin.
                 if written == 0 { _ = poll(nil, 0, 10) }
                 return written > 0 ? .bytes(written) : .notReady
             default: return written > 0 ? .bytes(written) : .ended

@@ -10,6 +10,8 @@ final class CharacteristicSubscribers {
     private var book = SubscriberBook<String>()
     /// Those of them that BlueZ has taken a socket for.
     private var sockets: [String: UpdateSocket] = [:]
+    /// Those that have no socket, and that BlueZ has yet to call `StartNotify` for, and to count.
+    private var unstarted: [String] = []
     /// Indications, the oldest first, and how many centrals have yet to confirm them.
     private var unconfirmed: [(delivery: Delivery, centrals: Int)] = []
 
@@ -22,6 +24,9 @@ final class CharacteristicSubscribers {
 
     func socket(of path: String) -> UpdateSocket? { sockets[path] }
 
+    /// In the order in which BlueZ has them: each was made when its central subscribed.
+    var allSockets: [UpdateSocket] { paths.compactMap { sockets[$0] } }
+
     /// Whether BlueZ keeps the subscription of a central that is not connected.
     func awaits(_ central: RemoteCentral) -> Bool { book.away.contains(central.path.rawValue) }
 
@@ -32,19 +37,48 @@ final class CharacteristicSubscribers {
     func connected(_ central: RemoteCentral) { tell(book.connected(central.path.rawValue)) }
 
     func disconnected(_ central: RemoteCentral) {
-        tell(book.disconnected(central.path.rawValue, isBonded: central.isBonded))
+        let path = central.path.rawValue
+        unstarted.removeAll { $0 == path }
+        // For a central that is not bonded BlueZ 5.76 to 5.87 closes the oldest socket, whosever that is
+        // (src/gatt-database.c, `clear_ccc_state`, `match_client_att`). Its owner stays subscribed: signals reach it.
+        if !central.isBonded, paths.contains(path), let oldest = paths.first(where: { sockets[$0] != nil }),
+            oldest != path
+        {
+            closeSocket(of: oldest)
+        }
+        tell(book.disconnected(path, isBonded: central.isBonded))
     }
 
+    /// The central that has just subscribed gets no socket.
+    func refused(_ central: ObjectPath) { unstarted.append(central.rawValue) }
+
+    /// `StartNotify`: they come in the order of the refusals.
+    func started() { if !unstarted.isEmpty { unstarted.removeFirst() } }
+
+    /// `StopNotify`: BlueZ counts no subscriber any more. It does not count a central that it is asking for, and takes
+    /// it from the number of the others if that unsubscribes meanwhile (src/gatt-database.c, `ccc_write_cb`).
+    func stopped() {
+        core.bus.assertOnQueue()
+        if let central = unstarted.first { return tell(book.unsubscribed(central)) }
+        // The end of one with a socket is the end of that.
+        for path in paths where sockets[path] == nil { tell(book.unsubscribed(path)) }
+    }
+
+    /// The characteristic is withdrawn, perhaps to be registered again.
     func allUnsubscribed() {
         core.bus.assertOnQueue()
+        unstarted = []
         tell(book.allUnsubscribed())
     }
 
     /// Bluetooth is off, or the manager gone: the app does not hear of it.
-    func forget() {
-        for path in book.subscribers { closeSocket(of: path) }
-        _ = book.allUnsubscribed()
-        unconfirmed = []
+    /// - Parameter isKept: Whether BlueZ keeps the subscription of a central.
+    func forget(butFor isKept: (String) -> Bool = { _ in false }) {
+        let all = paths
+        // Before the sockets: what waits for them finds no subscriber.
+        book.forget(butFor: isKept)
+        (unstarted, unconfirmed) = ([], [])
+        for path in all { closeSocket(of: path) }
         core.post(.forgetSubscribers(characteristic))
     }
 
@@ -70,15 +104,13 @@ final class CharacteristicSubscribers {
     // MARK: Sockets
 
     /// Makes a socket to a subscriber. - Returns: BlueZ's end; nil: there are no descriptors, or no way to send one.
-    func openSocket(to central: ObjectPath, mtuBytes: Int) -> Int32? {
+    func openSocket(to central: ObjectPath) -> Int32? {
         guard core.bus.connection?.carriesFileDescriptors == true else { return nil }
         var ends: [Int32] = [-1, -1]
         let type = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
         let path = central.rawValue
-        let socket = UpdateSocket(descriptor: ends[0], mtuBytes: mtuBytes, bus: core.bus) { [weak self] in
-            self?.socketEnded(of: path)
-        }
+        let socket = UpdateSocket(descriptor: ends[0], bus: core.bus) { [weak self] in self?.socketEnded(of: path) }
         guard let socket else {
             ends.forEach { _ = Glibc.close($0) }
             return nil

@@ -179,6 +179,10 @@ final class GATTServer {
 
     private func unregister(_ application: GATTApplication) {
         application.unregister { [core] in
+            // Those that are registered again get other handles, at which nobody has subscribed.
+            for characteristic in application.services.flatMap(\.characteristics) {
+                characteristic.subscribers.allUnsubscribed()
+            }
             core.gattServer.apply(application.withdrawReplied(), to: application)
         }
     }

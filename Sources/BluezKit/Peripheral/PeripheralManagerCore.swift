@@ -159,10 +159,13 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
 
     // MARK: The end
 
-    /// Bluetooth is not on any more: there are no subscribers, and nothing is on its way to them.
+    /// Bluetooth is not on any more: there are no subscribers, and nothing is on its way to them. BlueZ keeps the
+    /// subscriptions of bonded centrals with its services.
     func dropUpdates() {
         updatesInFlight.reset()
-        for characteristic in gattServer.characteristics { characteristic.subscribers.forget() }
+        for characteristic in gattServer.characteristics {
+            characteristic.subscribers.forget(butFor: role.remoteCentrals.isBonded)
+        }
     }
 
     /// Withdraws everything at once, in silence.

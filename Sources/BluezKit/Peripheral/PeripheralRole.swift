@@ -63,7 +63,7 @@ final class PeripheralRole {
             core.channels.endChannels()
             if !keepingServices { core.withdrawAll() }
         }
-        remoteCentrals.removeAll()
+        remoteCentrals.removeAll(butFor: isAwaited)
         updates.reset()
     }
 
@@ -114,11 +114,9 @@ extension PeripheralRole {
     /// - Returns: Whether it stays subscribed, so that its next link matters.
     func disconnected(_ central: RemoteCentral) -> Bool {
         requests.end { $0.central == central.path }
-        var staysSubscribed = false
-        for subscribers in subscribers {
-            subscribers.disconnected(central)
-            if subscribers.awaits(central) { staysSubscribed = true }
-        }
-        return staysSubscribed
+        for subscribers in subscribers { subscribers.disconnected(central) }
+        return isAwaited(central)
     }
+
+    private func isAwaited(_ central: RemoteCentral) -> Bool { subscribers.contains { $0.awaits(central) } }
 }

@@ -9,6 +9,8 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     /// Those that centrals have opened, and the app has not let go of, with their PSMs. The app has the sockets.
     private var open: [UInt32: CBL2CAPPSM] = [:]
+    /// Those whose centrals BlueZ is being asked about.
+    private var introductions: [Introduction] = []
     /// From a number that another process is unlikely to have given, as with ``RequestBroker``'s tickets.
     private var count = UInt32.random(in: 0..<1 << 30)
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
@@ -26,6 +28,11 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         let psm: CBL2CAPPSM?
         /// What waits for the answer; nil: the delegate.
         let ticket: UInt32?
+    }
+
+    /// What waits for BlueZ's answer has the socket, and is dropped with its central, or with Bluetooth.
+    private struct Introduction {
+        weak var socket: ChannelSocket?
     }
 
     /// How many channels centrals may have open at a time: a process often has 1,024 descriptors.
@@ -138,26 +145,33 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     // MARK: Channels of centrals
 
-    private func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
+    /// How many there are, or may be soon.
+    var openCount: Int { open.count + introductions.filter { $0.socket != nil }.count }
+
+    func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
         // Each has a descriptor as long as it lives, also after its end: until the app has let go of it.
         func refuse(_ cause: String) {
             Log.warning(from: "channels \(psm)", "refused an L2CAP channel (PSM \(psm.hex)): \(cause)")
         }
-        guard open.count < Self.openLimit else {
-            return refuse("\(open.count) are open, and \(Self.openLimit) is the limit")
+        guard openCount < Self.openLimit else {
+            return refuse("\(openCount) are open, and \(Self.openLimit) is the limit")
         }
         guard let adapter = core.role.adapter.path, let peer, let path = adapter.appending(peer.pathElement) else {
             return refuse("the link has ended, or its other end has no address")
         }
-        count += 1
-        let number = count
-        open[number] = psm
+        introductions.removeAll { $0.socket == nil }
+        introductions.append(Introduction(socket: socket))
         core.role.remoteCentrals.withCentral(path, identity: peer) { [weak core] central in
-            // It may have been unpublished while BlueZ was asked.
-            guard let core, core.channels.listeners.contains(where: { $0.psm == psm }) else {
-                return core?.channels.released(number) ?? ()
-            }
-            core.post(.channelOpened(number, psm, central, PassedSocket(socket)))
+            core?.channels.introduced(socket, central, psm)
         }
+    }
+
+    private func introduced(_ socket: ChannelSocket, _ central: CentralInfo, _ psm: CBL2CAPPSM) {
+        introductions.removeAll { $0.socket === socket }
+        // It may have been unpublished while BlueZ was asked.
+        guard listeners.contains(where: { $0.psm == psm }) else { return }
+        count += 1
+        open[count] = psm
+        core.post(.channelOpened(count, psm, central, PassedSocket(socket)))
     }
 }

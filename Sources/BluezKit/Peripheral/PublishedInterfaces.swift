@@ -43,9 +43,12 @@ enum PublishedInterface {
                 gives: [ExportedArgument("fd", "h"), ExportedArgument("mtu", "q")]
             ) { characteristic, call, _ in characteristic.core.role.updates.answerAcquire(call, of: characteristic) },
             // Called after each refused AcquireNotify, with less information.
-            ExportedMethod("StartNotify") { $2.reply(to: $1) },
+            ExportedMethod("StartNotify") { characteristic, call, server in
+                characteristic.subscribers.started()
+                server.reply(to: call)
+            },
             ExportedMethod("StopNotify") { characteristic, call, server in
-                characteristic.subscribers.allUnsubscribed()
+                characteristic.subscribers.stopped()
                 server.reply(to: call)
             },
             ExportedMethod("Confirm") { characteristic, call, server in

@@ -16,6 +16,8 @@ final class RemoteCentrals {
     /// Nil also for one whose address is not known yet.
     func central(at path: String) -> CentralInfo? { centrals[path]?.central }
 
+    func isBonded(_ path: String) -> Bool { centrals[path]?.isBonded ?? false }
+
     /// Does `body` with the central at `path`, in the order of the calls; at once, but for the first time.
     /// - Parameter identity: Of the central, if it is known from elsewhere: BlueZ may have it at another path, that of
     ///   a private address which it had when it was first seen.
@@ -87,8 +89,9 @@ final class RemoteCentrals {
     }
 
     /// Bluetooth is not on any more.
-    func removeAll() {
-        for central in centrals.values { forget(central) }
+    /// - Parameter isAwaited: Whether the next link of a central matters.
+    func removeAll(butFor isAwaited: (RemoteCentral) -> Bool = { _ in false }) {
+        for central in centrals.values where !isAwaited(central) { forget(central) }
     }
 
     // MARK: Signals

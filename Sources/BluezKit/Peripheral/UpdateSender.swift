@@ -32,13 +32,14 @@ final class UpdateSender {
         let subscribers = characteristic.subscribers
         // Before the new socket is there: a subscription that ended without a word takes its own with it.
         subscribers.subscribed(device)
-        if adapter.daemon.givesSubscriberSockets, let theirs = subscribers.openSocket(to: device, mtuBytes: mtu) {
+        if adapter.daemon.givesSubscriberSockets, let theirs = subscribers.openSocket(to: device) {
             server.reply(to: call) { (writer) throws(BusError) in
                 try writer.write(fileDescriptor: theirs)
                 try writer.write(UInt16(clamping: mtu))
             }
             close(theirs)
         } else {
+            subscribers.refused(device)
             server.refuse(call, name: "org.bluez.Error.NotSupported", message: "values come by PropertiesChanged")
         }
     }
@@ -60,36 +61,53 @@ final class UpdateSender {
             }
         }
         let addressed = targets ?? subscribers
+        let sockets = addressed.compactMap { characteristic.subscribers.socket(of: $0) }
         // BlueZ takes an empty packet for the end of the socket.
-        let sockets = value.isEmpty ? [] : addressed.compactMap { characteristic.subscribers.socket(of: $0) }
-        let isSignalled = sockets.count < addressed.count
-        let delivery = Delivery(of: id, by: core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
+        if sockets.count < addressed.count || value.isEmpty, !addressed.isEmpty {
+            if addressed.count < subscribers.count { warnAboutBroadcast() }
+            return signal(value, of: characteristic, Delivery(of: id, by: core, ways: 1))
+        }
+        let delivery = Delivery(of: id, by: core, ways: sockets.count + 1)
         let awaitsConfirmation = characteristic.isOnlyIndicated && adapter.daemon.tellsConfirmations
         for socket in sockets {
             socket.send(value, awaitsConfirmation: awaitsConfirmation) { delivery.finish() }
         }
-        if isSignalled {
-            if addressed.count < subscribers.count { warnAboutBroadcast() }
-            signal(value, of: characteristic, delivery)
-        }
         delivery.finish()
     }
 
-    /// BlueZ cannot send to some of the subscribers: none before 5.76, and no empty value.
+    /// BlueZ cannot send to some of the subscribers alone: before 5.76, without a socket, or an empty value.
     private func warnAboutBroadcast() {
         guard !hasWarnedAboutBroadcast else { return }
         hasWarnedAboutBroadcast = true
         Log.warning(
             "updateValue for some of the subscribed centrals: BlueZ sends it to all of them (5.76 and later can choose, "
-                + "but for empty values)"
+                + "but for empty values, and for centrals without a socket)"
         )
     }
 
-    /// To BlueZ alone: what passes between two devices is not for every program on the bus.
+    /// Signals a value: it reaches all subscribers, also those that have a socket (src/gatt-database.c,
+    /// `send_notification_to_devices`). So it waits until BlueZ has read what is in their sockets, and what follows in
+    /// them waits until BlueZ has the signal.
     private func signal(_ value: [UInt8], of characteristic: PublishedCharacteristic, _ delivery: Delivery) {
+        let sockets = characteristic.subscribers.allSockets
+        var undrained = sockets.count + 1
+        func drained() {
+            undrained -= 1
+            guard undrained == 0 else { return }
+            emit(value, of: characteristic, delivery)
+            if !sockets.isEmpty { afterPing { for socket in sockets { socket.release() } } }
+        }
+        for socket in sockets { socket.drain(drained) }
+        drained()
+    }
+
+    /// To BlueZ alone: what passes between two devices is not for every program on the bus.
+    private func emit(_ value: [UInt8], of characteristic: PublishedCharacteristic, _ delivery: Delivery) {
+        // All may have left while it waited.
+        guard let owner = bus.owner, !characteristic.subscribers.paths.isEmpty else { return delivery.finish() }
         try? bus.exportedObjects?.emit(
             path: characteristic.path, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
-            to: bus.owner
+            to: owner
         ) { (writer) throws(BusError) in
             try writer.write(BlueZ.characteristic)
             try writer.write(Value.properties([("Value", .bytes(Array(value.prefix(512))))]))

@@ -8,7 +8,8 @@ final class UpdateSocket {
     private let socket: CommandSocket
     private let reading: any DispatchSourceRead
     private struct Update {
-        let data: [UInt8]
+        /// Nil: nothing, when BlueZ has read what was sent before.
+        let data: [UInt8]?
         /// It is an indication, of whose confirmation BlueZ will tell.
         let awaitsConfirmation: Bool
         let done: () -> Void
@@ -16,10 +17,15 @@ final class UpdateSocket {
 
     private var waiting: [Update] = []
     private var isWaiting = false
+    /// For how many ends of ``drain(_:)`` what follows waits.
+    private var holds = 0
     /// The indication that BlueZ has and the central has not confirmed. One at a time, as on the air: BlueZ uses freed
     /// memory when one is confirmed after its subscription has ended.
     private var unconfirmed: (() -> Void)?
     private var confirmationTimer: QueueTimer?
+    /// False: one was not confirmed although the link stays up. The central has unsubscribed while BlueZ was asking for
+    /// this socket, and BlueZ drops what comes (src/gatt-database.c, `send_notification_to_device`).
+    private var areConfirmed = true
     private let bus: BlueZBus
     private let onEnd: () -> Void
 
@@ -27,11 +33,13 @@ final class UpdateSocket {
     /// - Parameters:
     ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
     ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.
-    init?(descriptor: Int32, mtuBytes: Int, bus: BlueZBus, onEnd: @escaping () -> Void) {
+    init?(descriptor: Int32, bus: BlueZBus, onEnd: @escaping () -> Void) {
         // One that a source watches must stay open until the source has let go of it.
         let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard second >= 0 else { return nil }
-        socket = CommandSocket(descriptor: descriptor, mtuBytes: mtuBytes)
+        // BlueZ cuts a value to what the link takes now (src/shared/gatt-server.c, `bt_gatt_server_send_notification`,
+        // `bt_gatt_server_send_indication`), which may be more than when the central subscribed.
+        socket = CommandSocket(descriptor: descriptor, mtuBytes: 517)
         (self.bus, self.onEnd) = (bus, onEnd)
         reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: bus.queue)
         reading.setCancelHandler { Glibc.close(second) }
@@ -46,7 +54,10 @@ final class UpdateSocket {
         // a socket makes one event, whatever else is still to be read.
         repeat {
             count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
-            if count > 0 { confirmed() }
+            if count > 0 {
+                areConfirmed = true
+                confirmed()
+            }
         } while count > 0 || count < 0 && errno == EINTR
         guard count == 0 || errno != EAGAIN else { return bus.flush() }
         reading.cancel()
@@ -64,10 +75,29 @@ final class UpdateSocket {
         if !isWaiting { sendWaiting() }
     }
 
+    /// Does `body` when BlueZ has read what was sent before. What is sent after that waits for ``release()``.
+    func drain(_ body: @escaping () -> Void) {
+        waiting.append(Update(data: nil, awaitsConfirmation: false, done: body))
+        if !isWaiting { sendWaiting() }
+    }
+
+    func release() {
+        holds -= 1
+        if !isWaiting { sendWaiting() }
+    }
+
     private func sendWaiting() {
         isWaiting = false
         while unconfirmed == nil, let next = waiting.first {
-            let outcome = socket.send(next.data)
+            guard let data = next.data else {
+                guard socket.isDrained else { return awaitDrained(bus.timing.gatt.drain.shortest) }
+                waiting.removeFirst()
+                holds += 1
+                next.done()
+                continue
+            }
+            guard holds == 0 else { return }
+            let outcome = socket.send(data)
             if outcome == .full {
                 isWaiting = true
                 return socket.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
@@ -76,14 +106,28 @@ final class UpdateSocket {
                 }
             }
             waiting.removeFirst()
-            if next.awaitsConfirmation, outcome == .sent { awaitConfirmation(next.done) } else { next.done() }
+            let awaitsConfirmation = next.awaitsConfirmation && areConfirmed && outcome == .sent
+            if awaitsConfirmation { awaitConfirmation(next.done) } else { next.done() }
+        }
+    }
+
+    /// Nothing tells when a socket is empty. It nearly always is at the first look.
+    private func awaitDrained(_ delay: Duration) {
+        isWaiting = true
+        bus.after(delay) { [weak self] in
+            guard let self else { return }
+            if socket.isDrained { return sendWaiting() }
+            awaitDrained(min(delay * 2, bus.timing.gatt.drain.longest))
         }
     }
 
     private func awaitConfirmation(_ done: @escaping () -> Void) {
         unconfirmed = done
         // The Attribute Protocol ends the link of a central that does not confirm.
-        confirmationTimer = bus.timer(bus.timing.server.confirmation) { [weak self] in self?.confirmed() }
+        confirmationTimer = bus.timer(bus.timing.server.confirmation) { [weak self] in
+            self?.areConfirmed = false
+            self?.confirmed()
+        }
     }
 
     private func confirmed() {

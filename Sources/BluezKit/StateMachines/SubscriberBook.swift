@@ -22,15 +22,23 @@ struct SubscriberBook<Central: Hashable> {
     /// BlueZ says so of this one: its socket was closed.
     mutating func unsubscribed(_ central: Central) -> [Action] { remove(central) }
 
-    /// No subscriber is left, or the characteristic is withdrawn.
+    /// The characteristic is withdrawn.
     mutating func allUnsubscribed() -> [Action] {
         defer { (subscribers, away) = ([], []) }
         return subscribers.map { .unsubscribed($0) }
     }
 
+    /// Bluetooth is off, or the manager gone: the app does not hear of it.
+    /// - Parameter isKept: Whether BlueZ keeps the subscription of a central: of a bonded one, while Bluetooth is off.
+    mutating func forget(butFor isKept: (Central) -> Bool) {
+        away = away.union(subscribers).filter(isKept)
+        subscribers = []
+    }
+
+    /// The link of a central has ended, or BlueZ has forgotten one that was away.
     mutating func disconnected(_ central: Central, isBonded: Bool) -> [Action] {
         let actions = remove(central)
-        if isBonded, !actions.isEmpty { away.insert(central) }
+        if !isBonded { away.remove(central) } else if !actions.isEmpty { away.insert(central) }
         return actions
     }
 

@@ -12,9 +12,9 @@ import Testing
 
     init() throws { pair = try SocketPair() }
 
-    private func socket(mtuBytes: Int = 23) throws -> UpdateSocket {
+    private func socket() throws -> UpdateSocket {
         let log = log
-        let new = UpdateSocket(descriptor: pair.ours, mtuBytes: mtuBytes, bus: bus) { log.append("end") }
+        let new = UpdateSocket(descriptor: pair.ours, bus: bus) { log.append("end") }
         return try #require(new)
     }
 
@@ -35,14 +35,14 @@ import Testing
 
     private func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
 
-    @Test("an update is one packet, cut to what the link takes, and is done when BlueZ's end has it")
+    @Test("UP-5 an update is one packet, cut to what BlueZ reads of it, and is done when BlueZ's end has it")
     func sends() throws {
         let socket = try socket()
         send([1, 2], "first", socket)
-        send([UInt8](0..<30), "second", socket)
+        send([UInt8](repeating: 3, count: 600), "second", socket)
         send([], "third", socket)
         #expect(log.all == ["first", "second", "third"])
-        #expect((0..<3).map { _ in pair.receive() } == [[1, 2], [UInt8](0..<20), []])
+        #expect((0..<3).map { _ in pair.receive() } == [[1, 2], [UInt8](repeating: 3, count: 512), []])
         bus.queue.sync { socket.close() }
     }
 
@@ -74,6 +74,43 @@ import Testing
         #expect(log.all == ["first", "second"])
         #expect(pair.receiveAll() == [[1], [2]])
         bus.queue.sync { socket.close() }
+    }
+
+    @Test("UP-9 a central that has not confirmed in time, and is still there, is not waited for again")
+    func unsubscribedUnnoticed() async throws {
+        bus.queue.sync { bus.timing.server.confirmation = .milliseconds(10) }
+        let socket = try socket()
+        send([1], "first", socket, isIndicated: true)
+        try await wait(for: "first")
+        bus.queue.sync { bus.timing.server.confirmation = .seconds(3600) }
+        for name in ["second", "third"] { send([2], name, socket, isIndicated: true) }
+        #expect(log.all == ["first", "second", "third"])
+        #expect(pair.receiveAll() == [[1], [2], [2]])
+        bus.queue.sync { socket.close() }
+    }
+
+    @Test("UP-8 what goes another way waits until BlueZ has read the packets before it, and is not overtaken")
+    func draining() async throws {
+        let socket = try socket()
+        send([1], "first", socket)
+        bus.queue.sync { for name in ["signal", "another"] { socket.drain { [log] in log.append(name) } } }
+        send([2], "second", socket)
+        #expect(log.all == ["first"])
+        #expect(pair.receiveAll() == [[1]])
+        try await wait(for: "another")
+        bus.queue.sync {}
+        #expect(log.all == ["first", "signal", "another"] && pair.receiveAll() == [])
+        bus.queue.sync { socket.release() }
+        #expect(pair.receiveAll() == [])
+        bus.queue.sync { socket.release() }
+        #expect(log.all == ["first", "signal", "another", "second"] && pair.receiveAll() == [[2]])
+        // One that waits when the socket ends has nothing to wait for.
+        send([3], "third", socket)
+        bus.queue.sync {
+            socket.drain { [log] in log.append("last") }
+            socket.close()
+        }
+        #expect(log.all.suffix(2) == ["third", "last"])
     }
 
     @Test("updates wait in order while the socket is full, and continue when BlueZ reads")

@@ -87,6 +87,26 @@ extension Scenarios {
             _ = try await publisher.nextUnsubscription()
         }
 
+        @Test("UP-1 UP-10 when the central that subscribed last leaves, the one before it still gets updates")
+        func oneOfTwo() async throws {
+            let characteristic = local(0x110, .notify)
+            let (world, publisher) = try await Publisher.connected([characteristic])
+            try await world.connect("central2")
+            _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+            let (one, _) = try await publisher.nextSubscription()
+            _ = try await world.control("central2 subscribe \(characteristic.uuid.line)")
+            _ = try await publisher.nextSubscription()
+            // BlueZ 5.76 to 5.87 closes the socket of the first as well.
+            _ = try await world.control("central2 disconnect")
+            let (gone, _) = try await publisher.nextUnsubscription()
+            #expect(gone.identifier != one.identifier)
+            for number in UInt8(7)..<9 {
+                #expect(publisher.manager.updateValue(Data([number]), for: characteristic, onSubscribedCentrals: nil))
+                #expect(try await heard(world, "central notified").hasSuffix(" " + Data([number]).hex))
+            }
+            #expect(characteristic.subscribedCentrals?.map(\.identifier) == [one.identifier])
+        }
+
         @Test("UP-5 O-38 a longer value is cut to the central's limit")
         func longValues() async throws {
             let characteristic = local(0x110, .notify)

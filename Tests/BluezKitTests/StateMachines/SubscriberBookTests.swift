@@ -29,6 +29,18 @@ import Testing
         #expect(book.subscribers == ["A"])
     }
 
+    @Test("UP-7 when Bluetooth goes off, bonded centrals are away, whether their links have ended before or not")
+    func off() {
+        var book = Book()
+        for central in ["A", "B", "C"] { _ = book.subscribed(central) }
+        _ = book.disconnected("A", isBonded: true)
+        book.forget { $0 != "C" }
+        #expect(book.subscribers == [] && book.away == ["A", "B"])
+        #expect(book.connected("B") == [.subscribed("B")] && book.connected("C") == [])
+        book.forget { _ in false }
+        #expect(book.subscribers == [] && book.away == [])
+    }
+
     @Test("a bonded central is subscribed again with its next link")
     func bonded() {
         var book = Book()
@@ -38,6 +50,10 @@ import Testing
         #expect(book.connected("A") == [.subscribed("A")])
         #expect(book.away.isEmpty)
         #expect(book.connected("A") == [])
+        // Its bond is removed while it is away: BlueZ keeps nothing then.
+        _ = book.disconnected("A", isBonded: true)
+        #expect(book.disconnected("A", isBonded: false) == [])
+        #expect(book.away.isEmpty && book.connected("A") == [])
         // A central that was not subscribed is not remembered.
         #expect(book.disconnected("B", isBonded: true) == [])
         #expect(book.connected("B") == [])
