@@ -12,18 +12,32 @@ package import Foundation
 /// | connected | yes | no | disconnected | `.connected`, then `didDisconnectPeripheral` |
 /// | connected | no | | connecting | `.connecting`, then `didConnect` |
 /// | connecting | | | connecting | the same |
-/// | any, bonded | | not bonded any more | dropped | nothing |
+/// | any, bonded with this adapter | | not bonded any more | dropped | nothing |
 package struct RestorationPlan: Codable, Equatable, Sendable {
     /// The current state of Bluetooth.
     package struct Live: Equatable, Sendable {
         /// As ``Snapshot/bluetooth``.
         package var bluetooth: String?
         package var adapter: String?
+        /// As ``Snapshot/Peripheral/adapterAddress``.
+        package var adapterAddress: String?
         /// Only the peripherals that BlueZ has reported. Empty while Bluetooth is not on.
         package var peripherals: [UUID: Peripheral]
 
-        package init(bluetooth: String?, adapter: String?, peripherals: [UUID: Peripheral]) {
-            (self.bluetooth, self.adapter, self.peripherals) = (bluetooth, adapter, peripherals)
+        package init(
+            bluetooth: String?, adapter: String?, adapterAddress: String? = nil, peripherals: [UUID: Peripheral]
+        ) {
+            (self.bluetooth, self.adapter, self.adapterAddress) = (bluetooth, adapter, adapterAddress)
+            self.peripherals = peripherals
+        }
+
+        /// Whether it is the adapter that the peripheral was used with: one has no bonds of another. Two may have
+        /// changed names when the computer started.
+        fileprivate func hasAdapter(of preserved: Snapshot.Peripheral) -> Bool {
+            guard let then = preserved.adapterAddress, let now = adapterAddress else {
+                return preserved.adapter == adapter
+            }
+            return then == now
         }
     }
 
@@ -77,7 +91,7 @@ package struct RestorationPlan: Codable, Equatable, Sendable {
         of preserved: Snapshot.Peripheral, _ now: Peripheral?, _ live: Live, _ isSameLife: Bool
     ) -> (Outcome, String) {
         guard let now else { return (.connecting, "its state is not known yet") }
-        if preserved.isBonded, !now.isBonded, preserved.adapter == live.adapter {
+        if preserved.isBonded, !now.isBonded, live.hasAdapter(of: preserved) {
             return (.dropped, "it is no longer paired")
         }
         switch (preserved.state, isSameLife, now.isConnected) {

@@ -53,11 +53,16 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var name: String?
         /// Such as `hci0`.
         package var adapter: String?
+        /// The address of the adapter, which keeps it when names are given anew. Nil: not known, or written by an older
+        /// BluezKit.
+        package var adapterAddress: String?
         package var state: State
         /// Whether this computer and the peripheral were paired.
         package var isBonded: Bool
         /// What the app asked for when it connected.
         package var options: ConnectRequest
+        /// Whether programs with BluezKit made the link, and may end it. Nil: not known, or not connected.
+        package var isOurs: Bool?
         /// What was discovered on this link; nil: not discovered.
         package var services: [Service]?
         /// The PSMs of its open L2CAP channels, which end with the process. Nil: none.
@@ -67,12 +72,13 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var connection: [UInt32]?
 
         package init(
-            identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, state: State, isBonded: Bool,
-            options: ConnectRequest, services: [Service]?, channels: [UInt16]? = nil, connection: [UInt32]? = nil
+            identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, adapterAddress: String? = nil,
+            state: State, isBonded: Bool, options: ConnectRequest, isOurs: Bool? = nil, services: [Service]?,
+            channels: [UInt16]? = nil, connection: [UInt32]? = nil
         ) {
             (self.identifier, self.identity, self.name) = (identifier, identity, name)
-            (self.adapter, self.state) = (adapter, state)
-            (self.isBonded, self.options, self.services) = (isBonded, options, services)
+            (self.adapter, self.adapterAddress, self.state) = (adapter, adapterAddress, state)
+            (self.isBonded, self.options, self.isOurs, self.services) = (isBonded, options, isOurs, services)
             (self.channels, self.connection) = (channels, connection)
         }
     }

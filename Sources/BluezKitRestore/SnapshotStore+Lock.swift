@@ -30,12 +30,34 @@ extension SnapshotStore {
 
     /// Whether a manager has the file at this path. Does not lock it, which would be in the way of one that is just
     /// beginning.
-    package static func isInUse(_ path: String) -> Bool {
+    /// - Parameter locks: Those of all processes; for tests.
+    package static func isInUse(
+        _ path: String, locks: String? = try? String(contentsOfFile: "/proc/locks", encoding: .utf8)
+    ) -> Bool {
         var status = stat()
-        guard lstat(lockPath(path), &status) == 0,
-            let locks = try? String(contentsOfFile: "/proc/locks", encoding: .utf8)
-        else { return false }
-        return locks.split(separator: "\n").contains { $0.contains(" FLOCK ") && $0.contains(":\(status.st_ino) ") }
+        guard lstat(lockPath(path), &status) == 0, let locks else { return false }
+        // 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF
+        return locks.split(separator: "\n").contains { line in
+            let words = line.split(separator: " ")
+            guard words.contains("FLOCK"), let place = words.firstIndex(where: { $0.hasSuffix(":\(status.st_ino)") }),
+                place > 0
+            else { return false }
+            // Files of different file systems may have the same number, and not all tell the device that is in there.
+            return mayHaveOpen(status, process: words[place - 1])
+        }
+    }
+
+    /// - Returns: True as well if the process does not let this one look.
+    private static func mayHaveOpen(_ file: stat, process: Substring) -> Bool {
+        let descriptors = "/proc/\(process)/fd"
+        guard let names = try? FileManager.default.contentsOfDirectory(atPath: descriptors) else {
+            return access("/proc/\(process)", F_OK) == 0
+        }
+        return names.contains { name in
+            var status = stat()
+            return stat("\(descriptors)/\(name)", &status) == 0 && status.st_ino == file.st_ino
+                && status.st_dev == file.st_dev
+        }
     }
 
     /// Creates all missing levels, accessible to this user only.

@@ -9,25 +9,28 @@ package struct StateDirectory: Codable, Equatable, Sendable {
     /// The first of: the app's option, `BLUEZKIT_STATE_DIR`, the directory that systemd provides for `StateDirectory=`,
     /// and the user's state directory.
     /// - Parameters:
-    ///   - choice: The app's option.
+    ///   - choice: The app's option. Like the variables, it may be relative to the working directory.
     ///   - value: Returns the value of an environment variable; nil for an empty one.
     ///   - app: The path of the executable; its name is used for the directory in the user's home.
     /// - Returns: Nil if there is no home directory.
     /// - SeeAlso: systemd.exec(5), `StateDirectory=`; XDG Base Directory Specification, `XDG_STATE_HOME`.
     package init?(choice: String?, environment value: (String) -> String?, app: String) {
+        let found: String
         if let choice, !choice.isEmpty {
-            path = choice
+            found = choice
         } else if let directory = value("BLUEZKIT_STATE_DIR") {
-            path = directory
+            found = directory
         } else if let first = value("STATE_DIRECTORY")?.split(separator: ":").first {
-            path = first + "/bluezkit"
+            found = first + "/bluezkit"
         } else {
             let name = app.split(separator: "/").last.map(String.init) ?? "app"
             // The specification requires that relative paths are ignored.
             let home = value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
             guard let base = home ?? value("HOME").map({ $0 + "/.local/state" }) else { return nil }
-            path = "\(base)/\(name)/bluezkit"
+            found = "\(base)/\(name)/bluezkit"
         }
+        // A keeper, and who looks for orphaned links, are in other directories; and this process may change its own.
+        path = found.hasPrefix("/") ? found : FileManager.default.currentDirectoryPath + "/" + found
     }
 
     /// The path of this process' executable. If a running program was updated, the kernel appends " (deleted)".

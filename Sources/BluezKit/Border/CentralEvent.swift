@@ -24,7 +24,8 @@ enum CentralEvent: Codable, Sendable {
 /// What the app hears of one peripheral. What has a ``ConnectionID`` is of no interest once the app has another one.
 enum PeripheralEvent: Codable, Sendable {
     /// `didConnect`.
-    case connected(ConnectionID, mtuBytes: Int?)
+    /// - isOurs: Whether programs with BluezKit have made the link; nil: a keeper of an earlier version does not tell.
+    case connected(ConnectionID, mtuBytes: Int?, isOurs: Bool?)
     /// `didDisconnectPeripheral` with no error: the app has cancelled (CN-7).
     case cancelled(ConnectionID)
     /// `didDisconnectPeripheral` of a link that no app asked to end (CN-9 to CN-12, AR-2).
@@ -36,7 +37,8 @@ enum PeripheralEvent: Codable, Sendable {
     case name(String, isNews: Bool)
     /// The ATT_MTU of the link is known, or has grown.
     case mtu(Int, ConnectionID)
-    case bonded(Bool)
+    /// - adapter: The address of the adapter that BlueZ says this of.
+    case bonded(Bool, adapter: String?)
     /// The one behind the private address it had when it was found.
     case identity(DeviceIdentity)
     case answer(AttributeAnswer, ConnectionID)

@@ -121,6 +121,7 @@ final class CentralRestoration {
         guard adapter.state == .poweredOn else { return .init(bluetooth: nil, adapter: adapter.name, peripherals: [:]) }
         return RestorationPlan.Live(
             bluetooth: adapter.stackGeneration, adapter: adapter.name,
+            adapterAddress: adapter.identity?.addressText,
             peripherals: answers.mapValues {
                 .init(isConnected: $0.properties.isConnected, isBonded: $0.properties.isBonded)
             })
@@ -140,7 +141,7 @@ final class CentralRestoration {
         case .connected where connection.phase != .closing && connection.phase != .lost:
             let link = RestoredLink(record, at: device.path)
             core.restore(record.options, connectionID: connectionID, link: link)
-            connection.adopt(core, link.subscribed, connectionID)
+            connection.adopt(core, link.subscribed, connectionID, isOurs: record.isOurs == true)
         // Another manager of this process may be ending the link.
         case .connected, .disconnected:
             core.restore(record.options, connectionID: connectionID, link: nil)
@@ -154,7 +155,10 @@ final class CentralRestoration {
 extension DeviceConnection {
     /// The link is there and stays as it is: what BlueZ has of the table is read, and what the app was subscribed to is
     /// subscribed to again, before anything that the app asks for.
-    fileprivate func adopt(_ core: PeripheralCore, _ subscribed: [AttributeID], _ connectionID: ConnectionID) {
+    /// - Parameter isOurs: Whether programs with BluezKit had made it.
+    fileprivate func adopt(
+        _ core: PeripheralCore, _ subscribed: [AttributeID], _ connectionID: ConnectionID, isOurs: Bool
+    ) {
         add(core)
         let isNew = !isUp
         client.reader.adopt(for: core)
@@ -167,6 +171,8 @@ extension DeviceConnection {
             // Others of this process may have been connecting: they have their link.
             handle(.adopt)
         }
+        // The user may have logged out, and the lease has gone with the session's directory.
+        if isOurs { claimLateLink() }
         if !client.reader.isDiscovered, device.properties.areServicesResolved { client.reader.servicesResolved() }
     }
 }

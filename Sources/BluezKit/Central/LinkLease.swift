@@ -159,11 +159,7 @@ final class LinkLease {
 
     /// `$XDG_RUNTIME_DIR/bluezkit`, else `/tmp/bluezkit-UID`. Nil if that cannot be made, or is not this user's alone.
     static var directory: String? {
-        mkdir(path, 0o700)  // it may have gone: systemd removes it when the user has logged out
-        var status = stat()
-        let isOurs =
-            lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid()
-            && status.st_mode & 0o077 == 0
+        let isOurs = makeDirectory(path)
         let isNews = isMissing.withLock { isMissing in
             defer { isMissing = !isOurs }
             return !isOurs && !isMissing
@@ -172,6 +168,20 @@ final class LinkLease {
             Log.warning("\(path) is not a directory of this user alone: links are not shared with other programs")
         }
         return isOurs ? path : nil
+    }
+
+    /// Makes it again if it has gone: systemd removes it when the user has logged out.
+    /// - Returns: Whether it is this user's alone.
+    static func makeDirectory(_ path: String) -> Bool {
+        var (own, above) = (stat(), stat())
+        // Not what root would make in another user's, which would keep that user out until the session ends.
+        if stat((path as NSString).deletingLastPathComponent, &above) == 0,
+            above.st_uid == geteuid() || above.st_mode & S_ISVTX != 0
+        {
+            mkdir(path, 0o700)
+        }
+        return lstat(path, &own) == 0 && own.st_mode & S_IFMT == S_IFDIR && own.st_uid == geteuid()
+            && own.st_mode & 0o077 == 0
     }
 
     private static let isMissing = Protected(false)

@@ -8,7 +8,10 @@ extension PeripheralCore {
     func announceConnection() {
         guard let connectionID = request?.connectionID else { return }
         connected()
-        post(.connected(connectionID, mtuBytes: device?.connection?.client.reader.table.mtuBytes))
+        let connection = device?.connection
+        post(
+            .connected(
+                connectionID, mtuBytes: connection?.client.reader.table.mtuBytes, isOurs: connection?.ownership.isOurs))
     }
 
     /// `didDisconnectPeripheral` with no error: the app asked for it (CN-7).
@@ -40,7 +43,7 @@ extension PeripheralCore {
         if let connectionID = request?.connectionID { post(.mtu(mtuBytes, connectionID)) }
     }
 
-    func updateBond(_ isBonded: Bool) { post(.bonded(isBonded)) }
+    func updateBond(_ isBonded: Bool) { post(.bonded(isBonded, adapter: manager.central.adapter.identity?.addressText)) }
 
     func updateIdentity(_ identity: DeviceIdentity) { post(.identity(identity)) }
 

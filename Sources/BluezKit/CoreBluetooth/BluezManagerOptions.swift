@@ -48,7 +48,9 @@ public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionRe
 /// **BluezKit addition.** Manager option, NSNumber: the time in seconds after the first `.poweredOn` of this manager in
 /// which the app must create its other managers with preserved state. After that the links of those that it did not
 /// create are ended; their state is kept until they are created or their state is discarded. The default is 30, the
-/// range 0 to 1,000,000. ``BluezPreservedState/identifiers(_:options:)`` tells which managers that are.
+/// range 0 to 1,000,000. ``BluezPreservedState/identifiers(_:options:)`` tells which managers that are. What a keeper
+/// does for peripheral managers that are not made again ends as well, after the longest period of the app's central
+/// managers, or 30 s.
 public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPeriod"
 
 /// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: `add(_:)` accepts services that Apple reserves for

@@ -43,16 +43,18 @@ extension CBPeripheral {
         }
     }
 
-    /// - Parameter mtuBytes: ATT_MTU, if it is known already.
+    /// - Parameters:
+    ///   - mtuBytes: ATT_MTU, if it is known already.
+    ///   - isOurs: Whether programs with BluezKit have made the link.
     /// - Returns: Whether `didConnect` is due: not if the app has cancelled in the meantime.
-    func enterConnected(connectionID: ConnectionID, mtuBytes: Int?) -> Bool {
+    func enterConnected(connectionID: ConnectionID, mtuBytes: Int?, isOurs: Bool?) -> Bool {
         shared.withLock { shared in
             guard shared.connectionID == connectionID else { return false }
             if shared.state != .connected {
                 shared.forgetAttributes()
                 shared.commands = CommandFlow()
             }
-            shared.state = .connected
+            (shared.state, shared.isOurs) = (.connected, isOurs)
             if let mtuBytes { shared.mtuBytes = mtuBytes }
             return true
         }

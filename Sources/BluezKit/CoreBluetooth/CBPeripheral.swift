@@ -64,6 +64,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         /// Those that the app has asked something about that is not answered yet, and how often.
         var requested: [AttributeID: (attribute: CBAttribute, count: Int)] = [:]
         var mtuBytes: Int?
+        /// Whether programs with BluezKit have made the link.
+        var isOurs: Bool?
         var isInvalid = false
         /// Writes without response that BlueZ has not taken yet.
         var commands = CommandFlow()
@@ -79,6 +81,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var name: String?
         var rssi: NSNumber?
         var isBonded = false
+        /// The address of the adapter with which it is, or was.
+        var bondAdapter: String?
         /// Its identity, if `identifier` was derived from a private address.
         var resolved: DeviceIdentity?
     }

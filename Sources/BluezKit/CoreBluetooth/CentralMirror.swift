@@ -98,8 +98,10 @@ final class CentralMirror: @unchecked Sendable {
 
     private func receive(_ event: PeripheralEvent, of peripheral: CBPeripheral, _ manager: CBCentralManager) {
         switch event {
-        case .connected(let connectionID, let mtuBytes):
-            guard peripheral.enterConnected(connectionID: connectionID, mtuBytes: mtuBytes) else { return }
+        case .connected(let connectionID, let mtuBytes, let isOurs):
+            guard peripheral.enterConnected(connectionID: connectionID, mtuBytes: mtuBytes, isOurs: isOurs) else {
+                return
+            }
             manager.preserve(peripheral)
             manager.delegate?.centralManager(manager, didConnect: peripheral)
         case .cancelled(let connectionID):
@@ -124,7 +126,7 @@ final class CentralMirror: @unchecked Sendable {
             guard peripheral.updateName(name), isNews, manager.state == .poweredOn else { return }
             peripheral.delegate?.peripheralDidUpdateName(peripheral)
         case .mtu(let bytes, let connectionID): peripheral.update(mtuBytes: bytes, connectionID: connectionID)
-        case .bonded(let isBonded): peripheral.update(isBonded: isBonded)
+        case .bonded(let isBonded, let adapter): peripheral.update(isBonded: isBonded, with: adapter)
         case .identity(let identity): peripheral.update(identity)
         case .answer(let answer, let connectionID):
             if peripheral.isCurrent(connectionID) { peripheral.receive(answer) }

@@ -3,7 +3,7 @@ import CBluezL2CAP
 import Dispatch
 import Foundation
 
-/// The process at the other end of a socket, as the kernel knows it.
+/// A process of an app, as the kernel knows it.
 final class AppProcess: Sendable {
     /// 0: not known.
     let number: Int32
@@ -12,8 +12,11 @@ final class AppProcess: Sendable {
     /// Can be read when it has ended; -1: that is not told.
     private let descriptor: Int32
 
-    init(at socket: KeeperSocket) {
-        number = cl2cap_peer_process(socket.descriptor)
+    /// The one at the other end of a socket.
+    convenience init(at socket: KeeperSocket) { self.init(number: cl2cap_peer_process(socket.descriptor)) }
+
+    init(number: Int32) {
+        self.number = number
         descriptor = number > 0 ? cl2cap_process_end(number) : -1
         program = number > 0 ? StateDirectory.program(of: "/proc/\(number)") : nil
     }
@@ -25,6 +28,9 @@ final class AppProcess: Sendable {
         var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return descriptor < 0 || poll(&state, 1, 0) == 0
     }
+
+    /// Whether the kernel tells that it has not.
+    var isKnownToRun: Bool { descriptor >= 0 && isRunning }
 
     /// Calls `body` once, on `queue`, when it has ended: who has started it has been told by then. Its sockets are
     /// closed before that.

@@ -63,6 +63,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         var hasGivenUp = false
         /// The app was to be started, and a process that has not come had its file.
         var isElsewhere = false
+        /// The process that was started last, until the app comes.
+        var started: AppProcess?
     }
 
     init?(_ hello: KeeperHello, on queue: DispatchQueue) {
@@ -114,6 +116,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         (history.since, history.reason, history.hasGivenUp, history.isElsewhere) = (
             Date.timeIntervalSinceReferenceDate, nil, false, false
         )
+        history.started = nil
         connection.onFrame = { [weak self] in self?.receive($0) }
         connection.onPause = { [weak self] in self?.paused() }
         connection.onEnd = { [weak self, weak connection] in self?.appDied(connection) }
@@ -234,14 +237,15 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         case .start:
             if SnapshotStore.isInUse(hello.statePath) {
                 // The app's next process is about to come; or this keeper had hung, and it continues without.
-                if history.isElsewhere { return end() }
+                if history.isElsewhere {
+                    Log.warning("the app of \(hello.statePath) works without this keeper, whose own work ends")
+                    return end()
+                }
                 history.isElsewhere = true
                 return wake(after: RelaunchMachine.starting)
             }
             let reason = history.reason ?? "an event"
-            history.lastStart = (Date.timeIntervalSinceReferenceDate, reason)
-            Log.debug("starting the app of \(hello.statePath) for \(reason)")
-            Launcher.start(hello.relaunch) { [weak self, queue] reason in
+            let process = Launcher.start(hello.relaunch, after: history.started) { [weak self, queue] reason in
                 Log.warning("an app cannot be started: \(reason)")
                 queue.async { [weak self] in
                     guard let self else { return }
@@ -249,11 +253,17 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                     self.act(self.relaunching.startFailed())
                 }
             }
+            if process == nil || process !== history.started {
+                history.lastStart = (Date.timeIntervalSinceReferenceDate, reason)
+                Log.debug("starting the app of \(hello.statePath) for \(reason)")
+            }
+            history.started = process
             wake(after: RelaunchMachine.starting)
         case .wait(let pause): wake(after: pause)
         case .giveUp:
             history.hasGivenUp = true
-            Log.warning("the app of \(hello.statePath) is not started any more, as it has ended at once too often")
+            Log.warning(
+                "the app of \(hello.statePath) is not started any more: it has ended at once, or not come, too often")
         }
     }
 

@@ -208,7 +208,7 @@ package enum Keeper {
         let watch = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
         guard watch >= 0, inotify_add_watch(watch, path, UInt32(IN_ATTRIB | IN_MOVE_SELF)) >= 0 else { return }
         let own = identity(of: path)
-        host.watch(watch) {
+        host.watch(watch) { _ in
             var events = [UInt8](repeating: 0, count: 4096)
             while read(watch, &events, events.count) > 0 {}
             if identity(of: path) != own { lost() }

@@ -32,11 +32,17 @@ struct KeeperHello: Codable, Sendable {
         Session.Key(address: BusAddress(address), adapter: adapter.map { AdapterChoice($0) })
     }
 
-    /// Whether it is another central manager of the same app, with its state in the same place.
+    /// Where the app's managers preserve their state; nil: nowhere.
+    var directory: StateDirectory? {
+        guard let end = statePath.lastIndex(of: "/"), end > statePath.startIndex else { return nil }
+        return StateDirectory(path: String(statePath[..<end]))
+    }
+
+    /// Whether it is another manager of the same app, with its state in the same place.
     func isBeside(_ other: KeeperHello) -> Bool {
         // An environment and arguments are those of one start; a unit or a name on the bus is another app's.
         app == other.app && (relaunch == other.relaunch || !relaunch.namesApp && !other.relaunch.namesApp)
-            && name != other.name && central?.claims?.directory == other.central?.claims?.directory
+            && name != other.name && directory == other.directory
     }
 
     /// Whether what was done for `other` is what this one asks for: another version of the app may want another bus or

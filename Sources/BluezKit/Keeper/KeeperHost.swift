@@ -16,6 +16,8 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     /// they have.
     private var unclaimed: [String: (process: AppProcess, names: Set<String>)] = [:]
 
+    /// What an earlier keeper has left of apps that seem to run.
+    private var undecided: [KeeperHello] = []
     private let journal: KeeperJournal?
     private var isWriting = false
     private let replaced: (@Sendable () -> Void)?
@@ -30,13 +32,31 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     /// Continues what an earlier keeper has left that was killed, for apps that are not running. Before it listens.
     package func resume() {
         queue.async { [self] in
-            for hello in journal?.orphans() ?? [] {
-                guard let manager = make(hello) else { continue }
-                add(manager)
-                manager.beginWithoutApp()
+            let left = journal?.read() ?? []
+            resume(journal?.orphans() ?? [])
+            // An app that was killed together with that keeper may hold its file a little longer.
+            undecided = left.filter { managers[$0.name] == nil && SnapshotStore.isInUse($0.statePath) }
+            guard !undecided.isEmpty else { return }
+            queue.asyncAfter(deadline: .now().later(by: .seconds(3))) { [self] in
+                let names = Set(undecided.map(\.name))
+                undecided = []
+                resume(journal?.orphans().filter { names.contains($0.name) && managers[$0.name] == nil } ?? [])
             }
-            managersChanged()
         }
+    }
+
+    private func resume(_ orphans: [KeeperHello]) {
+        for hello in orphans {
+            guard let manager = make(hello) else { continue }
+            add(manager)
+            manager.beginWithoutApp()
+        }
+        managersChanged()
+    }
+
+    /// For another keeper.
+    private var hellos: [KeeperHello] {
+        managers.values.map(\.hello) + undecided.filter { managers[$0.name] == nil }
     }
 
     /// Takes a connection of an app. Any thread.
@@ -46,18 +66,37 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     package func listen(on descriptor: Int32) {
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
         // On the queue that finds it idle: none that it has taken is lost if that ends the process.
-        watch(descriptor) { [self] in
-            while case let accepted = cl2cap_accept(descriptor), accepted >= 0 {
-                greet(KeeperSocket(descriptor: accepted))
+        watch(descriptor) { [self] source in
+            while true {
+                let accepted = cl2cap_accept(descriptor)
+                guard accepted < 0 else {
+                    greet(KeeperSocket(descriptor: accepted))
+                    continue
+                }
+                switch errno {
+                case EINTR, ECONNABORTED: continue
+                case EAGAIN: return
+                default: return pause(source, errno)
+                }
             }
         }
+        // libdispatch ends a process that has no descriptor for its first timer: it gets it while there are some.
+        queue.asyncAfter(deadline: .now().later(by: .milliseconds(1))) {}
+    }
+
+    /// The process has no descriptor left, or no memory: the source would fire again at once, without end.
+    private func pause(_ source: any DispatchSourceRead, _ code: Int32) {
+        Log.warning(from: "accept", "the keeper cannot take an app: \(String(cString: strerror(code)))")
+        source.suspend()
+        let retry = DispatchTime.now().later(by: BlueZTiming.Channel().acceptRetry)
+        queue.asyncAfter(deadline: retry, execute: DispatchWorkItem { source.resume() })
     }
 
     /// Calls `body`, on its queue, when there is something to read, as long as the process lasts. Any thread.
-    func watch(_ descriptor: Int32, _ body: @escaping @Sendable () -> Void) {
+    func watch(_ descriptor: Int32, _ body: @escaping @Sendable (any DispatchSourceRead) -> Void) {
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
         // It keeps itself.
-        source.setEventHandler { withExtendedLifetime(source) { body() } }
+        source.setEventHandler { body(source) }
         source.activate()
     }
 
@@ -121,13 +160,14 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             for manager in found { manager.readAll() }
             guard found.allSatisfy({ !$0.hasApp }) else { return refuse(connection, "the app is running") }
             for manager in found { manager.end() }
+            undecided.removeAll { $0.statePath == path }
             connection.sendLast(Frame(kind: .answer, body: Data()))
         case .replace:
             guard let replaced else { return refuse(connection, "systemd starts the keeper: restart its unit") }
             guard frame.version(as: .replace) >= BorderFormat.version else {
                 return refuse(connection, "the keeper that runs is newer")
             }
-            journal?.write(managers.values.map(\.hello))
+            journal?.write(hellos)
             connection.send(Frame(kind: .answer, body: Data()))
             replaced()
         default: throw FrameReader.Failure.malformed
@@ -158,15 +198,20 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     /// The app has another process, which has so long to make the managers again that it does not have yet (RS-6).
     private func awaitClaims(of hello: KeeperHello, _ connection: KeeperConnection) {
         for name in unclaimed.keys { unclaimed[name]?.names.remove(hello.name) }
-        guard let claims = hello.central?.claims, let manager = managers[hello.name] else { return }
-        let left = managers.values.filter { !$0.hasApp && $0.hello.isBeside(hello) }
+        guard let directory = hello.directory, let manager = managers[hello.name] else { return }
+        let others = managers.values.filter { $0.hello.isBeside(hello) }
+        let left = others.filter { !$0.hasApp }
         guard !left.isEmpty else { return }
         let process = connection.process
+        // A peripheral manager has no period of its own: the app has told it with its central managers, if with any.
+        let period =
+            hello.central?.claims?.period ?? others.compactMap { $0.hello.central?.claims?.period }.max()
+            ?? BlueZTiming.Preservation().claims
         unclaimed[hello.name] = (process, Set(left.map(\.hello.name)))
         // An app may make its other managers when the first one says that Bluetooth is on.
         manager.whenOn { [weak self, queue] in
-            queue.asyncAfter(deadline: .now().later(by: claims.period)) { [weak self] in
-                self?.endUnclaimed(by: hello.name, process, in: claims.directory)
+            queue.asyncAfter(deadline: .now().later(by: period)) { [weak self] in
+                self?.endUnclaimed(by: hello.name, process, in: directory)
             }
         }
     }
@@ -200,7 +245,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
         // Once for all that are waiting.
         queue.async { [self] in
             isWriting = false
-            journal.write(managers.values.map(\.hello))
+            journal.write(hellos)
         }
     }
 

@@ -4,15 +4,24 @@ import Foundation
 
 /// Starts an app.
 enum Launcher {
-    /// - Parameter failed: Gets why it could not be started, on any thread. What becomes of it after that is not known
-    ///   here.
-    static func start(_ relaunch: BluezRelaunch, failed: @escaping @Sendable (String) -> Void) {
+    /// - Parameters:
+    ///   - last: The process that this has started before. While it runs, the app may still come, and no further one is
+    ///     started: all of them would do the app's work at a time.
+    ///   - failed: Gets why it could not be started, on any thread. What becomes of it after that is not known here.
+    /// - Returns: Its process; nil: it is started by another program.
+    static func start(
+        _ relaunch: BluezRelaunch, after last: AppProcess? = nil, failed: @escaping @Sendable (String) -> Void
+    ) -> AppProcess? {
         switch relaunch.way {
         case .never: break
         case .command(let words, let directory, let environment):
+            if let last, last.isKnownToRun {
+                Log.debug("process \(last.number), which was started for an app, runs and has not asked for the keeper")
+                return last
+            }
             do throws(POSIXError) {
                 // A keeper ignores SIGCHLD, which is why no one has to wait for its end.
-                _ = try spawn(words, directory: directory, environment: environment)
+                return AppProcess(number: try spawn(words, directory: directory, environment: environment))
             } catch { failed("\(words.first ?? "no program"): \(error.localizedDescription)") }
         case .unit(let name):
             call(
@@ -33,6 +42,7 @@ enum Launcher {
                     try writer.write(UInt32(0))
                 }, failed)
         }
+        return nil
     }
 
     /// On the user's bus.

@@ -15,8 +15,9 @@ extension CBPeripheral {
         }
         return Snapshot.Peripheral(
             identifier: identifier, identity: shared.device.resolved?.identifier, name: shared.device.name,
-            adapter: adapter,
+            adapter: adapter, adapterAddress: shared.device.bondAdapter,
             state: state, isBonded: shared.device.isBonded, options: shared.connectRequest,
+            isOurs: state == .connected ? shared.isOurs : nil,
             services: shared.services.map { record(of: $0, shared) },
             channels: channels.isEmpty ? nil : channels,
             connection: backend.isKept ? [shared.connectionID.request, shared.connectionID.link] : nil)
@@ -41,7 +42,8 @@ extension CBPeripheral {
             shared.state = isConnected ? .connected : .connecting
             shared.device.name = record.name ?? shared.device.name
             shared.device.resolved = record.resolved ?? shared.device.resolved
-            shared.device.isBonded = record.isBonded
+            (shared.device.isBonded, shared.device.bondAdapter) = (record.isBonded, record.adapterAddress)
+            shared.isOurs = record.isOurs
             shared.connectRequest = record.options
             if let services {
                 shared.services = services.listed
@@ -120,11 +122,13 @@ extension CBPeripheral {
         shared.withLock { $0.state == .connecting ? begin(&$0) : nil }
     }
 
-    /// - Parameter isBonded: As reported by BlueZ.
-    func update(isBonded: Bool) {
+    /// - Parameters:
+    ///   - isBonded: As reported by BlueZ.
+    ///   - adapter: The address of the adapter of which it says that.
+    func update(isBonded: Bool, with adapter: String?) {
         let isNew = shared.withLock { shared in
-            defer { shared.device.isBonded = isBonded }
-            return shared.device.isBonded != isBonded
+            defer { (shared.device.isBonded, shared.device.bondAdapter) = (isBonded, adapter) }
+            return shared.device.isBonded != isBonded || isBonded && shared.device.bondAdapter != adapter
         }
         if isNew { preserve() }
     }

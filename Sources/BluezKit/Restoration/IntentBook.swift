@@ -96,6 +96,8 @@ final class IntentBook: Sendable {
             let text = "\(error). Preservation is disabled for this manager"
             guard error.isInUse else {
                 Log.warning(text)
+                // It would go on beside this process, and start others, of which none could ask for its work.
+                Keeper.leave(directory.file(role, identifier))
                 return (nil, nil)
             }
             Log.misuse("\(text): end the other one first, or give this one another identifier")
@@ -222,7 +224,7 @@ final class IntentBook: Sendable {
     func end() {
         perform { state in
             state.snapshot.switchOff()
-            state.snapshot.services = []
+            (state.snapshot.services, state.snapshot.channels) = ([], nil)
             (state.powerOffReset, state.gathered, state.owners) = (nil, nil, [:])
             defer {
                 state.store?.close()

@@ -159,7 +159,7 @@ extension TracedManager {
         _ event: PeripheralEvent, _ identity: DeviceIdentity, _ entry: inout TraceEntry
     ) {
         switch event {
-        case .connected(let connectionID, let mtuBytes):
+        case .connected(let connectionID, let mtuBytes, _):
             (entry.name, entry.link) = ("didConnect", .up)
             entry.facts = [mtuBytes.map { "ATT_MTU \($0)" }].compactMap { $0 }
             entry.answers = question("didConnect", entry.peripheral)
@@ -184,7 +184,7 @@ extension TracedManager {
         case .name(let name, let isNews):
             (entry.name, entry.facts) = (isNews ? "peripheralDidUpdateName" : "name", [name])
         case .mtu(let bytes, _): (entry.name, entry.facts) = ("ATT_MTU", ["\(bytes)"])
-        case .bonded(let isBonded): (entry.name, entry.facts) = ("isBonded", ["\(isBonded)"])
+        case .bonded(let isBonded, _): (entry.name, entry.facts) = ("isBonded", ["\(isBonded)"])
         case .identity(let identity): (entry.name, entry.facts) = ("identity address", [identity.addressText])
         case .answer(let answer, let connectionID):
             describe(answer, identity, &entry)

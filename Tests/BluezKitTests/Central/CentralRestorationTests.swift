@@ -1,3 +1,4 @@
+import BluezKitRestore
 import BluezKitSimulator
 import CoreBluetooth
 import Foundation
@@ -65,6 +66,37 @@ import Testing
         let restored = try await restore(.ignore, limit: .milliseconds(50))
         #expect(restored.events == ["restored 2", "poweredOn"])
         #expect(restored.outcome == .connecting)
+    }
+
+    // After a logout no program could end a link any more: its lease had gone with the session's directory, and a link
+    // without one is that of another program. The preserved state says whose it is.
+    @Test(
+        "CN-7 RS-3 a restored link without a lease is ended by a cancel if it was ours, and only then", seesCore,
+        arguments: [true, false])
+    func leaseHasGone(isOurs: Bool) async throws {
+        let world = try await SimulatedWorld(.calm)
+        let directory = try TemporaryDirectory()
+        let before = Central(world, options: directory.centralOptions)
+        try await before.powerOn()
+        let found = try await before.find("Rig Heart")
+        try await before.connect(found)
+        let session = before.manager.session
+        let stack = try #require(session.queue.sync { session.adapter.stackGeneration })
+        let name = "\(stack) dev_F0_F1_F2_00_00_01".replacing("/", with: "_")
+        let lease = try #require(LinkLease.directory) + "/" + name
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        try copy.editState("central-app.json") { $0.peripherals[found.identifier]?.isOurs = isOurs }
+        #expect(unlink(lease) == 0)
+        // Of another session, as in another process.
+        let (after, heart) = try await Central.restored(
+            world, options: copy.centralOptions.merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
+        #expect(heart.state == .connected)
+        #expect((access(lease, F_OK) == 0) == isOurs)
+        after.manager.cancelPeripheralConnection(heart)
+        try await after.next("the end") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
+        try await world.awaitConnections("heart", isOurs ? 0 : 1)
+        withExtendedLifetime(before) {}
     }
 
     @Test("RS-3 an app hears what is restored once, if Bluetooth goes off while BlueZ is asked")

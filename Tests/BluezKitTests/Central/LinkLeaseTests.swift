@@ -45,6 +45,27 @@ import Testing
     }
     #endif
 
+    // A program that root ran in a user's session made the directory there, as root's: until the logout no program of
+    // the user had leases, or a keeper.
+    @Test("no directory for leases is made in one of another user", .enabled(if: geteuid() == 0))
+    func foreignDirectory() throws {
+        let parent = try TemporaryDirectory()
+        let path = parent.path + "/bluezkit"
+        chown(parent.path, 65_534, 65_534)
+        #expect(!LinkLease.makeDirectory(path))
+        #expect(access(path, F_OK) != 0)
+        // Like /tmp.
+        chmod(parent.path, 0o1777)
+        #expect(LinkLease.makeDirectory(path))
+        rmdir(path)
+        chown(parent.path, 0, 0)
+        chmod(parent.path, 0o700)
+        #expect(LinkLease.makeDirectory(path) && LinkLease.makeDirectory(path))
+        // One that is there already is used wherever it is, as the volume of a container.
+        chown(parent.path, 65_534, 65_534)
+        #expect(LinkLease.makeDirectory(path))
+    }
+
     @Test("DL-7 the only user of a link ends it, and its file stays until it has ended, without blocking")
     func ending() throws {
         let directory = try TemporaryDirectory()

@@ -95,6 +95,50 @@ import Testing
         #expect(!SnapshotStore.isInUse(store.path) && !SnapshotStore.isInUse(directory.path + "/central-no.json"))
     }
 
+    // Files of different file systems may have the same number: a lease in the session's directory was taken for the
+    // lock of a state file, and the keeper ended what it did for that app.
+    @Test("a lock of a file with the same number, on another file system, is not one of the manager's file")
+    func seesOtherLocks() throws {
+        let directory = try TemporaryDirectory()
+        let store = try SnapshotStore(StateDirectory(path: directory.path), .central, "app")
+        var status = stat()
+        try #require(stat(directory.path + "/central-app.lock", &status) == 0)
+        func locks(_ process: Int32) -> String {
+            "1: POSIX  ADVISORY  WRITE 1 00:2d:7 0 EOF\n"
+                + "2: FLOCK  ADVISORY  WRITE \(process) 00:2d:\(status.st_ino) 0 EOF\n"
+        }
+        #expect(SnapshotStore.isInUse(store.path, locks: locks(getpid())))
+        store.close()
+        #expect(!SnapshotStore.isInUse(store.path, locks: locks(getpid())), "this process does not have it open")
+        #expect(!SnapshotStore.isInUse(store.path, locks: locks(.max)), "there is no such process")
+        // One that cannot be looked at may have it.
+        if geteuid() != 0 { #expect(SnapshotStore.isInUse(store.path, locks: locks(1))) }
+    }
+
+    // MARK: Claims
+
+    // A peripheral manager was never beside another one: what an app's new version did not make any more was published
+    // by the keeper forever.
+    @Test("R-15 RS-6 the managers that an app has left are of either role, and of one directory")
+    func areBeside() throws {
+        func hello(_ role: Snapshot.Role, _ statePath: String, app: String = "app") -> KeeperHello {
+            var hello = KeeperHello(
+                role: role, statePath: statePath, app: app, address: "unix:path=/bus", adapter: nil, relaunch: .never)
+            if role == .central {
+                hello.central = .init(
+                    claims: hello.directory.map { .init(directory: $0, seconds: 30) })
+            } else {
+                hello.peripheral = .init()
+            }
+            return hello
+        }
+        let all = [hello(.central, "/d/central-a.json"), hello(.peripheral, "/d/peripheral-a.json")]
+        for one in all { #expect(all.map { $0.isBeside(one) } == all.map { $0.name != one.name }) }
+        #expect(!hello(.peripheral, "/e/peripheral-a.json").isBeside(all[0]))
+        #expect(!hello(.peripheral, "/d/peripheral-b.json", app: "other").isBeside(all[0]))
+        #expect(hello(.peripheral, "/peripheral-a.json").directory == nil)
+    }
+
     // MARK: Frames
 
     @Test("frames arrive as they were sent, however the bytes are cut")
@@ -333,7 +377,53 @@ import Testing
         #expect(log.entries.isEmpty && log.size == 0)
     }
 
+    // App and keeper were killed together, as for want of memory, and the app had its file a moment longer: the next
+    // keeper took it for one that runs, and forgot it.
+    @Test("D10 RS-17 a keeper continues for an app that was still dying when the keeper began")
+    func dyingApp() async throws {
+        let directory = try TemporaryDirectory()
+        let store = try SnapshotStore(StateDirectory(path: directory.path), .central, "app")
+        var snapshot = Snapshot(role: .central, identifier: "app", app: "app", boot: "", saved: Date())
+        snapshot.scan = ScanRequest(services: nil, allowsDuplicates: nil, solicitedServices: nil)
+        try store.save(snapshot)
+        var hello = KeeperHello(
+            role: .central, statePath: store.path, app: "app", address: "unix:path=/nowhere", adapter: nil,
+            relaunch: .never)
+        hello.central = .init()
+        let journal = KeeperJournal(socket: directory.path + "/keeper")
+        journal.write([hello])
+        let host = KeeperHost(journal: journal)
+        host.resume()
+        #expect(host.count == 0, "it seems to run")
+        store.close()
+        try await eventually("the keeper continues") { host.count == 1 }
+        #expect(journal.read().map(\.name) == [hello.name])
+        let (app, keeper) = try #require(KeeperSocket.pair())
+        host.take(keeper)
+        #expect(app.sendAll(Frame(kind: .discard, body: Data(store.path.utf8))))
+        try await eventually("it has ended that") { host.count == 0 }
+    }
+
     // MARK: Starting the app
+
+    // An app that was slow to ask for its keeper, or could not, was started again each minute, up to eight times, and
+    // all of its processes scanned and connected.
+    @Test("RS-5 an app is not started again while the process runs that was started for it")
+    func startsNoSecond() async throws {
+        let app = BluezRelaunch.command(["/bin/sleep", "1000"])
+        func start(after last: AppProcess?) throws -> AppProcess {
+            try #require(Launcher.start(app, after: last) { Issue.record("\($0)") })
+        }
+        let first = try start(after: nil)
+        #expect(first.isKnownToRun)
+        #expect(try start(after: first) === first)
+        kill(first.number, SIGKILL)
+        try await eventually("it has ended") { !first.isKnownToRun }
+        let second = try start(after: first)
+        #expect(second !== first && second.number != first.number)
+        kill(second.number, SIGKILL)
+        for process in [first, second] { waitpid(process.number, nil, 0) }
+    }
 
     @Test("RS-5 an app is started once for all that happens until it is there")
     func startsOnce() {

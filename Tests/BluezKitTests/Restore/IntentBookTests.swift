@@ -109,6 +109,18 @@ import Testing
         }
     }
 
+    // `end` forgot the channels: the next process published them again, and centrals could open what no one served.
+    @Test("R-17 RS-16 a peripheral manager that is released leaves no L2CAP channels, and no file")
+    func releasedChannels() throws {
+        let directory = try TemporaryDirectory()
+        let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: directory.path]
+        let book = try #require(IntentBook.open(.peripheral, identifier: "app", options: options).book)
+        book.record { [.channels(are: [.init(psm: 0x81, isEncrypted: true)])] }
+        #expect(directory.files.count == 1)
+        book.end()
+        #expect(directory.files.isEmpty)
+    }
+
     private func open(_ identifier: String?, _ options: [String: Any]) -> (book: IntentBook?, preserved: Snapshot?) {
         IntentBook.open(.central, identifier: identifier, options: options)
     }

@@ -48,6 +48,36 @@ import Testing
         }
     }
 
+    // Two adapters changed names when the computer started: BlueZ did not know the peripherals on the one that is hci0
+    // now, and all that were bonded left the state for good.
+    @Test("R-27 R-25 a bond is missed on the adapter it was made with, and on no other that has its name now")
+    func renamedAdapters() throws {
+        func outcome(
+            _ then: (name: String?, address: String?), _ now: (name: String?, address: String?)
+        ) throws -> RestorationPlan.Outcome? {
+            var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())
+            snapshot.peripherals = [
+                Snapshot.Peripheral(
+                    identifier: identifier, name: nil, adapter: then.name, adapterAddress: then.address,
+                    state: .connecting, isBonded: true, options: ConnectRequest(options: [:]), services: nil)
+            ]
+            // Written, and read again.
+            snapshot = try Snapshot(fileContent: snapshot.fileContent())
+            let live = RestorationPlan.Live(
+                bluetooth: nil, adapter: now.name, adapterAddress: now.address,
+                peripherals: [identifier: .init(isConnected: false, isBonded: false)])
+            return RestorationPlan(snapshot, live).items.first?.outcome
+        }
+        let (one, other) = ("00:1A:7D:DA:71:13", "00:1A:7D:DA:71:14")
+        #expect(try outcome(("hci0", one), ("hci0", other)) == .connecting)
+        #expect(try outcome(("hci0", one), ("hci1", one)) == .dropped)
+        #expect(try outcome((nil, one), ("hci0", one)) == .dropped, "Bluetooth was away when it was written")
+        // Of an older version, or of a BlueZ that does not tell.
+        #expect(try outcome(("hci0", nil), ("hci0", one)) == .dropped)
+        #expect(try outcome(("hci0", one), ("hci0", nil)) == .dropped)
+        #expect(try outcome(("hci0", nil), ("hci1", one)) == .connecting)
+    }
+
     @Test("an unknown generation of bluetoothd never counts as the same")
     func unknownLife() throws {
         var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())

@@ -591,4 +591,18 @@ import Testing
         #expect(path(nil, without: user, ["XDG_STATE_HOME": "relative"]) == "/home/u/.local/state/demo/bluezkit")
         #expect(path(nil, without: user + ["XDG_STATE_HOME", "HOME"]) == nil)
     }
+
+    // A relative directory was used as it was: a keeper, whose working directory is another, took the file for free and
+    // missing, the leases did not name it, and an app that changed its directory had a second file.
+    @Test("a relative state directory is in the working directory, whatever that is later, and for other processes")
+    func relativeDirectory() {
+        let here = FileManager.default.currentDirectoryPath
+        func path(_ choice: String?, _ environment: [String: String] = [:]) -> String? {
+            StateDirectory(choice: choice, environment: { environment[$0] }, app: "/usr/bin/demo")?.path
+        }
+        #expect(path("state") == here + "/state")
+        #expect(path(nil, ["BLUEZKIT_STATE_DIR": "./state"]) == here + "/./state")
+        #expect(path(nil, ["STATE_DIRECTORY": "app"]) == here + "/app/bluezkit")
+        #expect(path(nil, ["HOME": "home"]) == here + "/home/.local/state/demo/bluezkit")
+    }
 }

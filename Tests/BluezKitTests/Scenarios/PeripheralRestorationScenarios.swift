@@ -243,6 +243,8 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchPublishing()
             if isReleased {
+                probe.send("channel")
+                try await probe.next("published", "error=none")
                 probe.send("release")
                 try await probe.next("end release")
             } else {

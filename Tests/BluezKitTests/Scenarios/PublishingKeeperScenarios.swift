@@ -67,6 +67,30 @@ extension Scenarios {
             try await again.next("end release")
         }
 
+        // The keeper published it forever: only central managers ended that a new version of an app does not make.
+        // Slow: in the rig, two apps start.
+        @Test("R-15 RS-6 a peripheral manager that is not created again: the keeper ends it after the claim period")
+        func unclaimed() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchPublishing()
+            try await stage.stage.awaitService()
+            try await probe.kill()
+            let central = try Probe(
+                stage.world,
+                [
+                    "--restore", "app", "--state-dir", stage.stage.directory.path, "--keeper", stage.keeper.socket,
+                    "--claim", "0.2",
+                ])
+            try await central.next("state poweredOn")
+            try await eventually("it is withdrawn") { try await stage.stage.countOfServices() == 0 }
+            // Claimed after all.
+            let late = try stage.launch()
+            try await late.next("restored", "name=Kit")
+            try await stage.stage.awaitService()
+            late.send("release")
+            try await late.next("end release")
+        }
+
         // Slow: an app starts for each time that it is killed.
         @Test("R-20 killed again and again directly after an update: the central stays subscribed, and gets each")
         func updates() async throws {

@@ -61,7 +61,7 @@ import Testing
                         token: 1))),
             .centralEvent(.discovered(identity, properties, scan: 1)),
             .centralRequest(CentralMessage(request: .connect(identity, 1, ConnectRequest(options: ["delay": 2])))),
-            event(.connected(1, mtuBytes: 23)),
+            event(.connected(1, mtuBytes: 23, isOurs: true)),
             .centralRequest(CentralMessage(request: .perform(.discoverServices(nil), identity, 1))),
             event(.answer(.services([try self.service(1, "180D")]), 1)),
             event(.answer(.characteristics([try characteristic(2, "2A37")], of: service), 1)),
