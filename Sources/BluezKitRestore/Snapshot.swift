@@ -53,7 +53,7 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var name: String?
         /// Such as `hci0`.
         package var adapter: String?
-        /// The address of the adapter, which keeps it when names are given anew. Nil: not known, or written by an older
+        /// The address of the adapter, which keeps it when names change. Nil: not known, or written by an older
         /// BluezKit.
         package var adapterAddress: String?
         package var state: State

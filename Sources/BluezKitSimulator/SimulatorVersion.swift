@@ -2,7 +2,8 @@
 public enum SimulatorVersion: String, CaseIterable, Comparable, Sendable {
     /// Debian 12.
     case v5_66 = "5.66"
-    /// Values of 512 bytes can be written to an application. A discovery filter with the transport alone is none (5.67).
+    /// Values of 512 bytes can be written to an application. A discovery filter with the transport alone is none
+    /// (5.67).
     case v5_72 = "5.72"
     /// Each subscriber of an application's characteristic has a socket (5.76), and adapters have `Connectable`. A
     /// device may stay although RemoveDevice has been answered (5.73).

@@ -222,8 +222,8 @@ public final class Peripheral: Sendable {
     // MARK: Link
 
     /// Reads the signal strength, in dBm: on Linux that of the last advertisement, as BlueZ tells none of a connection.
-    /// - Throws: `CBError.operationNotSupported` if there was no advertisement (Linux), `CBError.notConnected` without a
-    ///   connection.
+    /// - Throws: `CBError.operationNotSupported` if there was no advertisement (Linux), `CBError.notConnected` without
+    ///   a connection.
     public func readRSSI() async throws -> Int {
         let answer = try await core.perform(.readRSSI, on: self)
         return if case .rssi(let value) = answer { value } else { 127 }

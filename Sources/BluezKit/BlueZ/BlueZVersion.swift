@@ -37,8 +37,8 @@ struct BlueZDaemon: Equatable {
     var givesSubscriberSockets: Bool { atLeast >= BlueZVersion(5, 76) }
     /// A subscriber's socket tells which indications were confirmed.
     var tellsConfirmations: Bool { atLeast >= BlueZVersion(5, 80) }
-    /// Until a `Connect` is answered, or called off, it refuses every other one (src/device.c, `dev_connect`). Where the
-    /// version is hidden it may: that would last, and what is called off without need is tried again.
+    /// Until a `Connect` is answered, or called off, it refuses every other one (src/device.c, `dev_connect`). Where
+    /// the version is hidden it may: that would last, and what is called off without need is tried again.
     var refusesSecondConnect: Bool { version.map { $0 >= BlueZVersion(5, 81) } ?? hasConnectable }
     /// It crashes at the first advertisement of a scan with services.
     var crashesOnFilters: Bool { atLeast == BlueZVersion(5, 87) }

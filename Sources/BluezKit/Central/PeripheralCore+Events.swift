@@ -43,7 +43,9 @@ extension PeripheralCore {
         if let connectionID = request?.connectionID { post(.mtu(mtuBytes, connectionID)) }
     }
 
-    func updateBond(_ isBonded: Bool) { post(.bonded(isBonded, adapter: manager.central.adapter.identity?.addressText)) }
+    func updateBond(_ isBonded: Bool) {
+        post(.bonded(isBonded, adapter: manager.central.adapter.identity?.addressText))
+    }
 
     func updateIdentity(_ identity: DeviceIdentity) { post(.identity(identity)) }
 

@@ -8,8 +8,8 @@ open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {  // holds: t
     /// The system creates 2900, 2902 and 2903, and refuses them in `add`.
     /// - Parameters:
     ///   - UUID: The type of the descriptor.
-    ///   - value: A `String` for Characteristic User Description (2901), `Data` for every other; a `String` is published
-    ///     as UTF-8.
+    ///   - value: A `String` for Characteristic User Description (2901), `Data` for every other; a `String` is
+    ///     published as UTF-8.
     /// - Precondition: The value for 2901 is a `String`, that for Characteristic Presentation Format (2904) is `Data`.
     public init(type UUID: CBUUID, value: Any?) {
         switch (UUID.numberOnBase, value) {

@@ -205,16 +205,15 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// lamp.characteristics = [switching]
     /// manager.add(lamp)
     /// ```
-    /// Services stay published while Bluetooth is switched off. An app that adds them in each `.poweredOn` withdraws
-    /// the old ones before (``removeAllServices()``), or has them twice; it must not add the same object again.
+    /// Services stay published while Bluetooth is off: remove the old ones before adding others in each `.poweredOn`.
     ///
     /// Errors: `CBError.uuidNotAllowed` for the system's services (1800, 1801, 1805, 180A, 180F, 1812, 181E in their
     /// short form; ``BluezManagerOptionAllowSystemServicesKey`` allows all that BlueZ allows),
     /// `CBError.invalidParameters` for the properties `.broadcast` and `.extendedProperties`, or none, for values over
     /// 512 bytes, for descriptors that the system creates (2900, 2902, 2903) or whose value is neither `Data` nor
-    /// `String`, and for included services that were not added before. A service that includes
-    /// others is registered together with them: they briefly disappear from BlueZ's table, and their subscribers are
-    /// lost. So add it before there are any. A service that was refused is not published, and may be added again.
+    /// `String`, and for included services that were not added before. A service that includes others is registered
+    /// together with them: they briefly disappear from BlueZ's table, and their subscribers are lost. So add it before
+    /// there are any. A service that was refused is not published, and may be added again.
     /// - Precondition: It has not been added already. A characteristic with a fixed value can only be read: its
     ///   properties are `.read`, and its permissions do not allow writing.
     open func add(_ service: CBMutableService) {

@@ -179,7 +179,7 @@ final class GATTServer {
 
     private func unregister(_ application: GATTApplication) {
         application.unregister { [core] in
-            // Those that are registered again get other handles, at which nobody has subscribed.
+            // Those that are registered again get other handles, without subscriptions.
             for characteristic in application.services.flatMap(\.characteristics) {
                 characteristic.subscribers.allUnsubscribed()
             }

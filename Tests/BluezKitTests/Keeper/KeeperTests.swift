@@ -377,7 +377,7 @@ import Testing
         #expect(log.entries.isEmpty && log.size == 0)
     }
 
-    // App and keeper were killed together, as for want of memory, and the app had its file a moment longer: the next
+    // App and keeper were killed together, as where memory runs out, and the app had its file a moment longer: the next
     // keeper took it for one that runs, and forgot it.
     @Test("D10 RS-17 a keeper continues for an app that was still dying when the keeper began")
     func dyingApp() async throws {

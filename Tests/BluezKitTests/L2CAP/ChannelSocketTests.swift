@@ -4,7 +4,7 @@ import Testing
 @testable import BluezKit
 
 @Suite struct ChannelSocketTests {
-    // The kernel takes an SDU only if it has room for all of its fragments: a longer one waited for ever, at full load.
+    // The kernel takes an SDU only if it has room for all of its fragments: a longer one waited forever, at full load.
     @Test("L2-5 L2-12 what is written is divided into packets that the kernel can hold, however long a peer takes them")
     func longPackets() throws {
         var ends: [Int32] = [0, 0]
