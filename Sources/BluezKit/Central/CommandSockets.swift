@@ -6,13 +6,24 @@ struct CommandSockets {
     private var sockets: [String: CommandSocket] = [:]
     /// Characteristics whose socket BlueZ does not give, and when to ask again; nil: not on this link.
     private var refused: [String: DispatchTime?] = [:]
-    /// What BlueZ was given since the peer has last answered, in bytes. Empty sockets do not mean that it was sent:
-    /// BlueZ takes all of it into its own queue (src/gatt-client.c, `sock_read`).
-    private(set) var unsentBytes = 0
+    /// When a slow link has carried what BlueZ was given. Empty sockets do not mean that it was sent: BlueZ takes all of
+    /// it into its own queue (src/gatt-client.c, `sock_read`).
+    private var carried: DispatchTime?
 
-    mutating func given(_ bytes: Int) { unsentBytes += bytes }
+    mutating func given(_ bytes: Int, _ timing: BlueZTiming.GATT) {
+        let now = DispatchQueue.now
+        let begin = max(carried ?? now, now)
+        carried = min(begin.later(by: timing.unsentByte * bytes), now.later(by: timing.longestUnsent))
+    }
+
     /// What is asked of the peer goes behind all that was written before.
-    mutating func peerAnswered() { unsentBytes = 0 }
+    mutating func peerAnswered() { carried = nil }
+
+    /// How long that takes from now on.
+    var unsent: Duration {
+        let (now, end) = (DispatchQueue.now.uptimeNanoseconds, carried?.uptimeNanoseconds ?? 0)
+        return end > now ? .nanoseconds(Int64(end - now)) : .zero
+    }
 
     subscript(path: String) -> CommandSocket? { sockets[path] }
 

@@ -121,7 +121,10 @@ extension DeviceConnection {
             return handle(.connectUnanswered)
         }
         self.attempt = nil
-        guard let error = result.failure else { return handle(.connectReply(nil)) }
+        guard let error = result.failure else {
+            refusedSince = nil
+            return handle(.connectReply(nil))
+        }
         let failure = device.attemptFailed(error)
         if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
         handle(isRefusedForLong(failure) ? .slotOver : .connectReply(failure))

@@ -216,6 +216,7 @@ final class DeviceConnection: CustomStringConvertible {
         attempt?.endDiscoveryChanges()
         // BlueZ has made it, and has not answered in time.
         if attempt?.isAnswered == true { attempt = nil }
+        refusedSince = nil
         ownership.settle(isConnected: true)
         if !ownership.isOurs { try? ownership.share(leaseName, for: statePaths) }
         loss.reset()

@@ -64,7 +64,7 @@ extension GATTClient {
         }
         switch writer.send(data) {
         case .sent:
-            writers.given(data.count)
+            writers.given(data.count, bus.timing.gatt)
             commandDone(entry, data.count)
         case .full:
             entry.operation.core.socketIsFull(connectionID: entry.operation.connectionID)
@@ -85,7 +85,7 @@ extension GATTClient {
         call(
             path, BlueZ.characteristic, entry, { $0.writeValue(data, type: "command", completion: $1) }
         ) { [weak self] result in
-            self?.writers.given(data.count)
+            if let self { writers.given(data.count, bus.timing.gatt) }
             if let error = result.failure {
                 Log.warning(
                     from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")

@@ -287,7 +287,7 @@ final class GATTClient: CustomStringConvertible {
         var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
         let timing = bus.timing.gatt
         proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
-        proxy.attributeDeadline += timing.unsentByte * writers.unsentBytes
+        proxy.attributeDeadline += writers.unsent
         return proxy
     }
 

@@ -176,7 +176,7 @@ final class LinkLease {
         var (own, above) = (stat(), stat())
         // Not what root would make in another user's, which would keep that user out until the session ends.
         if stat((path as NSString).deletingLastPathComponent, &above) == 0,
-            above.st_uid == geteuid() || above.st_mode & S_ISVTX != 0
+            geteuid() != 0 || above.st_uid == 0 || above.st_mode & S_ISVTX != 0
         {
             mkdir(path, 0o700)
         }

@@ -253,10 +253,9 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                     self.act(self.relaunching.startFailed())
                 }
             }
-            if process == nil || process !== history.started {
-                history.lastStart = (Date.timeIntervalSinceReferenceDate, reason)
-                Log.debug("starting the app of \(hello.statePath) for \(reason)")
-            }
+            if let process, process === history.started { return startAgain(after: RelaunchMachine.starting) }
+            history.lastStart = (Date.timeIntervalSinceReferenceDate, reason)
+            Log.debug("starting the app of \(hello.statePath) for \(reason)")
             history.started = process
             wake(after: RelaunchMachine.starting)
         case .wait(let pause): wake(after: pause)
@@ -264,6 +263,15 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
             history.hasGivenUp = true
             Log.warning(
                 "the app of \(hello.statePath) is not started any more: it has ended at once, or not come, too often")
+        }
+    }
+
+    /// The process that was started last still runs, and may come: this is no start that has failed.
+    private func startAgain(after delay: Duration) {
+        let starts = relaunching.starts
+        queue.asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
+            guard let self, !hasApp, relaunching.starts == starts else { return }
+            act(.start)
         }
     }
 

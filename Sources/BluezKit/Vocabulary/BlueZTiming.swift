@@ -163,9 +163,12 @@ struct BlueZTiming: Sendable {
         var pairingAnswer = BlueZFacts.attributeTransaction + BlueZFacts.pairingStep + .seconds(5)
         /// In addition, for each further transaction that a long value takes, on a link with long intervals.
         var furtherAnswer = Duration.seconds(2)
-        /// In addition, for each byte that was written without response since the peer has last answered: BlueZ takes
-        /// them all at once, and sends them before the request. A slow link carries 500 of them in a second.
+        /// In addition, for each byte that was written without response since the peer has last answered, and that a
+        /// slow link, which carries 500 of them in a second, has not carried since: BlueZ takes them all at once, and
+        /// sends them before the request.
         var unsentByte = Duration.milliseconds(2)
+        /// At most. BlueZ may also have lost the request.
+        var longestUnsent = Duration.seconds(300)
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
         /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some
