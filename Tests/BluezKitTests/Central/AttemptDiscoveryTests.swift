@@ -5,45 +5,23 @@ import Testing
 @testable import BluezKit
 
 /// The discovery that runs for an attempt to connect a bonded peripheral, with Linux 6.15 and later.
-@Suite struct AttemptDiscoveryTests {
-    private let script: ScriptedBus
-    private let core: PeripheralCore
-    private static let identity = DetachedCentral.identity(1)
-    private let path = ScriptedBus.path(identity)
+@Suite struct AttemptDiscoveryTests: ScriptedLink {
+    let script: ScriptedBus
+    let core: PeripheralCore
 
     init() async throws {
-        script = try await ScriptedBus {
+        (script, core) = try await Self.make(discovers: false) {
             var timing = $0
             (timing.link.backOff, timing.link.longestBackOff) = (.seconds(3600), .seconds(3600))
             (timing.connect.bondsNeedDiscovery, timing.connect.bondedPause) = (true, .milliseconds(1))
             timing.connect.discoveryPause = .seconds(3600)
             return timing
         }
-        try await script.powerOn()
-        core = PeripheralCore(identity: Self.identity, manager: script.manager())
-        script.answerRoutinely([
-            "RegisterAgent": [], "UnregisterAgent": [], "Get": [.variant(.bool(false))],
-            "Introspect": [.string("<node/>")],
-            "SetDiscoveryFilter": [],
-        ])
     }
 
-    /// An app connects the peripheral, which is away.
-    private func connect(isBonded: Bool = true) async throws -> ScriptedBus.Call {
-        script.turn { script.central.connect(core, connectionID: core.begin(), .test()) }
-        let properties =
-            ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]
-        try await script.expect("GetAll", at: path).answer(.properties(properties))
-        return try await script.expect("Connect", at: path)
-    }
-
-    private func connected(_ isConnected: Bool) throws {
-        try script.change(path, BlueZ.device, [("Connected", .bool(isConnected))])
-    }
-
-    /// The same, and a discovery runs.
+    /// An app connects the peripheral, which is away, and a discovery runs.
     private func connectDiscovering() async throws -> ScriptedBus.Call {
-        let attempt = try await connect()
+        let attempt = try await self.attempt(isBonded: true)
         try await script.expect("StartDiscovery").answer()
         return attempt
     }
@@ -103,7 +81,7 @@ import Testing
 
     @Test("CN-2 no discovery runs for an attempt to connect to a peripheral that is not bonded")
     func notBonded() async throws {
-        _ = try await connect(isBonded: false)
+        _ = try await attempt(isBonded: false)
         for _ in 0..<10 { try await script.expectNoCall() }
     }
 }

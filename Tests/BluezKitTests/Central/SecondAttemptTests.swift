@@ -7,22 +7,11 @@ import Testing
 // off the second attempt that bluetoothd makes on its own, in the moment in which it succeeded. Linux lost that link,
 // which stayed on the air, and the peripheral could not be found until Bluetooth was switched off.
 /// When the loss of a link that could not be encrypted is reported.
-@Suite struct SecondAttemptTests {
-    private let script: ScriptedBus
-    private let core: PeripheralCore
-    private static let identity = DetachedCentral.identity(1)
-    private let path = ScriptedBus.path(identity)
+@Suite struct SecondAttemptTests: ScriptedLink {
+    let script: ScriptedBus
+    let core: PeripheralCore
 
-    init() async throws {
-        script = try await ScriptedBus()
-        try await script.powerOn()
-        core = PeripheralCore(identity: Self.identity, manager: script.manager())
-        script.answerRoutinely([
-            "RegisterAgent": [], "UnregisterAgent": [], "Get": [.variant(.bool(false))],
-            "Introspect": [.string("<node/>")],
-            "SetDiscoveryFilter": [], "StartDiscovery": [], "StopDiscovery": [],
-        ])
-    }
+    init() async throws { (script, core) = try await Self.make() }
 
     /// The attempt of an app, whose link is up and not resolved.
     private func connect(
@@ -32,27 +21,11 @@ import Testing
             script.bus.timing.link.heldLoss = heldLoss
             script.bus.timing.link.secondAttempt = secondAttempt
             script.bus.timing.link.lostBondAnswer = .seconds(3600)
-            script.central.connect(core, connectionID: core.begin(), .test())
         }
-        let properties =
-            ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]
-        try await script.expect("GetAll", at: path).answer(.properties(properties))
-        let attempt = try await script.expect("Connect", at: path)
+        let attempt = try await self.attempt(isBonded: isBonded)
         try connected(true)
         try await wait { $0.request?.wasUp == true }
         return attempt
-    }
-
-    private func connected(_ isConnected: Bool) throws {
-        try script.change(path, BlueZ.device, [("Connected", .bool(isConnected))])
-    }
-
-    private func wait(until condition: @escaping (PeripheralCore) -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !script.turn({ condition(core) }) {
-            try #require(ContinuousClock.now < deadline)
-            try await script.settle()
-        }
     }
 
     private func expectHeld() async throws {

@@ -4,65 +4,33 @@ import Testing
 @testable import BluezKit
 
 /// A `Connect` that BlueZ does not answer: it has lost it, or has made the link without a word.
-@Suite struct UnansweredConnectTests {
-    private let script: ScriptedBus
-    private let core: PeripheralCore
-    private static let identity = DetachedCentral.identity(1)
-    private let path = ScriptedBus.path(identity)
+@Suite struct UnansweredConnectTests: ScriptedLink {
+    let script: ScriptedBus
+    let core: PeripheralCore
 
     init() async throws {
-        script = try await ScriptedBus {
+        (script, core) = try await Self.make {
             var timing = $0
             (timing.link.lostConnect, timing.link.lateEnd) = (.milliseconds(1), .seconds(3600))
             timing.link.heldLoss = .zero
             return timing
         }
-        try await script.powerOn()
-        core = PeripheralCore(identity: Self.identity, manager: script.manager())
-        script.answerRoutinely([
-            "RegisterAgent": [], "UnregisterAgent": [], "Get": [.variant(.bool(false))],
-            "Introspect": [.string("<node/>")],
-            "SetDiscoveryFilter": [], "StartDiscovery": [], "StopDiscovery": [],
-        ])
-    }
-
-    private func connect() async throws -> ScriptedBus.Call {
-        script.turn { script.central.connect(core, connectionID: core.begin(), .test()) }
-        try await answerRead(connected: false)
-        return try await script.expect("Connect", at: path)
-    }
-
-    private func answerRead(connected: Bool) async throws {
-        try await script.expect("GetAll", at: path).answer(
-            .properties(ScriptedBus.properties(Self.identity, connected: connected)))
-    }
-
-    private func connected(_ isConnected: Bool) throws {
-        try script.change(path, BlueZ.device, [("Connected", .bool(isConnected))])
-    }
-
-    private func wait(until condition: @escaping (PeripheralCore) -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !script.turn({ condition(core) }) {
-            try #require(ContinuousClock.now < deadline)
-            try await script.settle()
-        }
     }
 
     /// The attempt of an app right after the end of a link, where BlueZ may lose it.
     private func connectAgain() async throws -> ScriptedBus.Call {
-        let attempt = try await connect()
+        let first = try await attempt(isBonded: false)
         try connected(true)
         try await wait { $0.isUp }
-        attempt.answer()
+        first.answer()
         try connected(false)
         try await wait { $0.request == nil }
-        return try await connect()
+        return try await attempt(isBonded: false)
     }
 
     @Test("CN-2 a link that BlueZ does not signal is found when its services are resolved")
     func resolved() async throws {
-        _ = try await connect()
+        _ = try await attempt(isBonded: false)
         try script.change(path, BlueZ.device, [("ServicesResolved", .bool(true))])
         try await wait { $0.isUp }
         try await script.expectNoCall()

@@ -82,6 +82,22 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         }
     }
 
+    /// bluetoothd may keep the discovery of a program that has ended as another one began (Docs/COMPATIBILITY.md): each
+    /// connect takes ten seconds then. It ends with Bluetooth.
+    func endStrandedDiscovery() async throws {
+        do {
+            try await eventually("no discovery runs", within: 3) {
+                let answer = try await Peer.named(busAddress).call(
+                    "org.bluez", "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "Get",
+                    [.string("org.bluez.Adapter1"), .string("Discovering")])
+                return answer.first?.boolValue == false
+            }
+        } catch is DeadlineExceeded {
+            print("rig: a discovery is left")
+            for isOn in [false, true] { _ = try await setPowered(isOn) }
+        }
+    }
+
     private func setPowered(_ on: Bool) async throws -> String {
         let adapter: ObjectPath = "/org/bluez/hci0"
         try await Peer.named(busAddress).call(

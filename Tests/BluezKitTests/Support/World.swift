@@ -59,6 +59,7 @@ enum Worlds {
             _ = try await world.control(line)
         }
         try await world.endLostLinks()
+        try await world.endStrandedDiscovery()
         return world
     }
 }
