@@ -6,8 +6,8 @@ struct CommandSockets {
     private var sockets: [String: CommandSocket] = [:]
     /// Characteristics whose socket BlueZ does not give, and when to ask again; nil: not on this link.
     private var refused: [String: DispatchTime?] = [:]
-    /// When a slow link has carried what BlueZ was given. Empty sockets do not mean that it was sent: BlueZ takes all of
-    /// it into its own queue (src/gatt-client.c, `sock_read`).
+    /// When a slow link has carried what BlueZ was given. Empty sockets do not mean that it was sent: BlueZ takes all
+    /// of it into its own queue (src/gatt-client.c, `sock_read`).
     private var carried: DispatchTime?
 
     mutating func given(_ bytes: Int, _ timing: BlueZTiming.GATT) {
