@@ -16,10 +16,14 @@ public final class ObjectServer {
     var objects: [String: ExportedObject] = [:]
     var queued: [ExportedObject] = []
     private var isFlushScheduled = false
+    private let later: (@escaping () -> Void) -> Void
 
     /// A server without objects.
-    public init(connection: Connection) {
+    /// - Parameter later: Runs its argument on the connection's queue, after the current work, or not at all if the
+    ///   owners of the objects can no longer be asked for values. Nil: always.
+    public init(connection: Connection, later: ((@escaping () -> Void) -> Void)? = nil) {
         self.connection = connection
+        self.later = later ?? { [queue = connection.queue] body in queue.later(body) }
         connection.onCall = { [weak self] call in self?.receive(call) }
     }
 
@@ -139,7 +143,7 @@ public final class ObjectServer {
         }
         guard !isFlushScheduled else { return }
         isFlushScheduled = true
-        connection.queue.later { [weak self] in
+        later { [weak self] in
             guard let self else { return }
             isFlushScheduled = false
             flush()

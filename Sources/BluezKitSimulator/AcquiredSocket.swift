@@ -30,7 +30,7 @@ final class AcquiredSocket {
         (self.end, self.clientEnd, daemon) = (end, clientEnd, simulator.connection)
         source = DispatchSource.makeReadSource(fileDescriptor: end, queue: simulator.queue)
         source.setCancelHandler { Glibc.close(end) }
-        source.setEventHandler { [weak self] in self?.readable() }
+        source.setEventHandler { [weak self, weak simulator] in simulator?.duringTurn { _ in self?.readable() } }
         source.activate()
     }
 

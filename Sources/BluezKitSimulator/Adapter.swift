@@ -4,7 +4,8 @@ import Dispatch
 /// One adapter object, `/org/bluez/hciN`. It exists as long as the daemon knows the controller.
 final class Adapter {
     // holds: the simulator's deinit waits for its queue and cancels everything that could still run on it, so no
-    // adapter is used afterwards. (A checked reference would trap in code that runs on the queue in the meantime.)
+    // adapter is used afterwards; and each turn keeps the simulator until its end (`duringTurn`). (A checked reference
+    // would trap in code that runs on the queue while deinit waits.)
     unowned(unsafe) let simulator: Simulator
     let controller: Controller
     let path: ObjectPath

@@ -37,9 +37,9 @@ extension Simulator {
 
     /// Calls a client, as bluetoothd. A daemon that has exited gets no answer.
     func call(_ call: MethodCall, deadline: Duration, completion: @escaping Connection.Completion) {
-        connection?.call(call, deadline: deadline) { result in
+        connection?.call(call, deadline: deadline) { [weak self] result in
             if case .failure(.disconnected) = result { return }
-            completion(result)
+            self?.duringTurn { _ in completion(result) }
         }
     }
 
@@ -80,18 +80,18 @@ extension Simulator {
     private func startDaemon(completion: @escaping (Result<Void, any Error>) -> Void) throws {
         guard connection == nil else { return completion(.success(())) }
         let connection = try Connection(address: busAddress, queue: queue)
-        let server = ObjectServer(connection: connection)
+        let server = ObjectServer(connection: connection) { [weak self] in self?.afterAlways(.zero, $0) }
         (self.connection, self.server) = (connection, server)
         connection.answersPings = false  // bluetoothd answers in the order of the calls
         server.intercept = { [weak self] call in
-            // The simulator stays alive while a call is being handled.
-            guard let self else { return true }
-            if let traffic { traffic.receive(call) } else { handle(call) }
+            self?.duringTurn { simulator in
+                if let traffic = simulator.traffic { traffic.receive(call) } else { simulator.handle(call) }
+            }
             return true
         }
         server.addManager(at: "/")
         connection.onSignal = { [weak self] message in
-            for adapter in self?.adapters ?? [] { adapter.clientSignalled(message) }
+            self?.duringTurn { for adapter in $0.adapters { adapter.clientSignalled(message) } }
         }
         let life = generation
         connection.onDisconnected = { [weak self] _ in

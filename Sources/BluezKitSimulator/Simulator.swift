@@ -137,6 +137,11 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         return try queue.sync(execute: body)
     }
 
+    /// Runs `body`, a turn of the queue, and keeps the simulator until its end. Without this, a turn that is at work
+    /// while the app releases the simulator would free it: adapters hold it only for as long as they read a property,
+    /// and that reference would be the last one.
+    func duringTurn(_ body: (Simulator) -> Void) { withExtendedLifetime(self) { body(self) } }
+
     /// The timers. A change applies to what starts after it.
     public var timing: SimulatorTiming {
         get { sync { timingState } }
@@ -214,18 +219,19 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     func after(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
         let life = generation
         return afterAlways(delay) { [weak self] in
-            guard let self, generation == life else { return }
-            // Devices refer to the simulator without a strong reference: it must not be released in the meantime.
-            withExtendedLifetime(self) { body() }
+            if self?.generation == life { body() }
         }
     }
 
-    /// Runs `body` later.
+    /// Runs `body` later, if the simulator still exists then.
     /// - Parameter isRoutine: Nothing follows from it, unless it sends a message.
     @discardableResult
     func afterAlways(_ delay: Duration, isRoutine: Bool = false, _ body: @escaping () -> Void) -> Alarm {
         let alarm = Alarm()
-        let run = { if !alarm.isCancelled { body() } }
+        let run = { [weak self] in
+            guard let self, !alarm.isCancelled else { return }
+            duringTurn { _ in body() }
+        }
         if delay <= .zero { queue.later(run) } else { queue.later(delay, isRoutine: isRoutine, run) }
         return alarm
     }

@@ -135,11 +135,8 @@ final class Traffic {
     /// In each step one phone changes its address, and one program does something.
     private func next() {
         let pause = bustle.addressLifetime / max(1, bustle.phones)
-        turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) {
-            [weak self, weak simulator] in
-            guard let self, let simulator else { return }
-            // A connected program may disconnect in the meantime.
-            withExtendedLifetime(simulator) { self.turnOver() }
+        turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) { [weak self] in
+            self?.turnOver()
         }
     }
 

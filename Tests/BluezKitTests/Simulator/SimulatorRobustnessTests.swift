@@ -143,6 +143,42 @@ import Testing
         #expect(try await objects["/org/bluez/hci1"] != nil)
     }
 
+    /// Has the last reference to a simulator until one of its properties is read.
+    private final class LastHolder: @unchecked Sendable {  // holds: used on the simulator's queue only
+        let wasThere = EventLog<Bool>()
+        private var simulator: Simulator?
+        private weak var watched: Simulator?
+
+        init(_ simulator: Simulator) { (self.simulator, watched) = (simulator, simulator) }
+
+        func export() { simulator?.server?.add(Self.interface, to: "/holder", owner: self) }
+
+        private static let interface = ExportedInterface(
+            "org.example.Holder1", of: LastHolder.self,
+            properties: [
+                .init("Release", "b") { holder in
+                    holder.simulator = nil
+                    return nil
+                },
+                .init("Next", "b") { holder in
+                    holder.wasThere.append(holder.watched != nil)
+                    return nil
+                },
+            ])
+    }
+
+    // An adapter has a reference to its simulator only while it reads a property. Where the app released the simulator
+    // in that moment, it was freed before the next property was read: a segmentation fault, rarely.
+    @Test("a simulator that is released while its objects are announced stays until they are")
+    func releasedDuringSignal() async throws {
+        let (queue, holder) = try await {
+            let simulator = try await Simulator()
+            return (simulator.queue, LastHolder(simulator))
+        }()
+        queue.async { holder.export() }
+        #expect(try await holder.wasThere.next("the second property") { $0 })
+    }
+
     @Test("a limited number of received calls is remembered")
     func calls() async throws {
         var options = SimulatorOptions()
