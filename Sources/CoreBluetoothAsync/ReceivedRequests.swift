@@ -2,7 +2,13 @@ import CoreBluetooth
 
 /// The requests of centrals that are not answered, and who hears of them.
 struct ReceivedRequests {
-    private var open: [UInt64: (CBATTRequest, isRead: Bool)] = [:]
+    private struct Unanswered {
+        let request: CBATTRequest
+        let isRead: Bool
+        /// How many consumers were sent it, and have not given it back.
+        var holders = 0
+    }
+    private var open: [UInt64: Unanswered] = [:]
     private var consumers = EventHub<ATTRequest, Never>()
     /// Those that came before there was a consumer, the last ones; nil when there has been one.
     private var early: [ATTRequest]? = []
@@ -11,17 +17,32 @@ struct ReceivedRequests {
 
     mutating func add(_ subscription: EventSubscription<ATTRequest, Never>) {
         consumers.add(subscription)
-        early?.removeAll { open[$0.number] == nil }  // it has ended meanwhile
-        early?.removeAll { subscription.send($0) }
+        guard let waiting = early else { return }
+        early = waiting.filter { request in
+            // Without an entry, it has ended meanwhile.
+            guard open[request.number] != nil else { return false }
+            guard subscription.send(request) else { return true }
+            open[request.number]?.holders += 1
+            return false
+        }
         if !subscription.isEnded { early = nil }
     }
 
+    /// A consumer has ended without taking any of these. Those that no other one was sent go to the consumers that have
+    /// come since, or wait for the next one.
     mutating func giveBack(_ untaken: [ATTRequest]) {
-        let unanswered = untaken.filter { one in
-            open[one.number] != nil && early?.contains { $0.number == one.number } != true
+        let free = untaken.filter { request in
+            open[request.number]?.holders -= 1
+            return open[request.number]?.holders == 0
         }
-        guard consumers.isEmpty, !unanswered.isEmpty else { return }
-        early = (unanswered + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+        guard !free.isEmpty else { return }
+        consumers.prune()
+        guard consumers.isEmpty else { return free.forEach { send($0) } }
+        early = (free + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+    }
+
+    private mutating func send(_ request: ATTRequest) {
+        open[request.number]?.holders = consumers.send(request)
     }
 
     mutating func prune() { consumers.prune() }
@@ -37,9 +58,9 @@ struct ReceivedRequests {
 
     mutating func receive(_ received: ATTRequest, as request: CBATTRequest) {
         let isRead = if case .read = received.kind { true } else { false }
-        open[received.number] = (request, isRead)
+        open[received.number] = Unanswered(request: request, isRead: isRead)
         if early == nil {
-            consumers.send(received)
+            send(received)
         } else {
             if early?.count == PeripheralManagerCore.bufferSize { early?.removeFirst() }
             early?.append(received)
@@ -50,8 +71,9 @@ struct ReceivedRequests {
     mutating func answer(
         _ number: UInt64, _ result: CBATTError.Code, _ value: Data
     ) -> (CBATTRequest, CBATTError.Code)? {
-        guard let (request, isRead) = open.removeValue(forKey: number) else { return nil }
-        guard isRead, case .success = result else { return (request, result) }
+        guard let entry = open.removeValue(forKey: number) else { return nil }
+        let request = entry.request
+        guard entry.isRead, case .success = result else { return (request, result) }
         if request.offset > value.count { return (request, .invalidOffset) }
         request.value = Data(value.dropFirst(request.offset))
         return (request, result)

@@ -242,8 +242,7 @@ extension Scenarios {
             #expect(first.hasSuffix(" 2a"), "\(first)")
         }
 
-        @Test("RQ-1 a request that waits for a consumer is not lost with one whose task is cancelled")
-        func cancelledConsumer() async throws {
+        private static func receiving() async throws -> (World, PeripheralManager, String) {
             let world = try await Worlds.make()
             let manager = PeripheralManager(options: world.managerOptions)
             let service = try await within {
@@ -252,7 +251,13 @@ extension Scenarios {
                 return service
             }
             try await world.connect()
-            async let answer = world.control("central read \(service.characteristics[0].uuid.line)")
+            return (world, manager, service.characteristics[0].uuid.line)
+        }
+
+        @Test("RQ-1 a request that waits for a consumer is not lost with one whose task is cancelled")
+        func cancelledConsumer() async throws {
+            let (world, manager, uuid) = try await Self.receiving()
+            async let answer = world.control("central read \(uuid)")
             try await eventually("the request waits") { await manager.keptRequests > 0 }
             let cancelled = Task {
                 withUnsafeCurrentTask { $0?.cancel() }
@@ -262,6 +267,22 @@ extension Scenarios {
             do { _ = manager.requests }  // one that is let go of
             let server = Task { for await request in manager.requests { request.respond(with: Data([42])) } }
             #expect(try await answer == "2a")
+            server.cancel()
+        }
+
+        // It was refused if the second consumer came before the first one had ended.
+        @Test("RQ-1 a request that a consumer was sent and has not taken goes to one that came later")
+        func untakenRequest() async throws {
+            let (world, manager, uuid) = try await Self.receiving()
+            async let answer = world.control("central read \(uuid)")
+            try await eventually("the request waits") { await manager.keptRequests > 0 }
+            var first = Optional(manager.requests)
+            let second = manager.requests
+            #expect(await manager.keptRequests == 1)  // on the queue, where both have become consumers before
+            withExtendedLifetime(first) {}
+            first = nil
+            let server = Task { for await request in second { request.respond(with: Data([43])) } }
+            #expect(try await answer == "2b")
             server.cancel()
         }
     }
