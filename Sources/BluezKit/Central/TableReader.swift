@@ -193,10 +193,12 @@ final class TableReader: CustomStringConvertible {
             // `ServicesResolved`; but not after its next answer.
             return readChildren(of: device.path)
         }
+        unreadObjects.questionAsked()  // nothing is resolved before its answer, however often BlueZ says so
         central.unanswered.ask(about: device, characteristic.path, BlueZ.characteristic) {
             $0.get("MTU", completion: $1)
         } answered: { [weak self] result in
             guard let self, isCurrent else { return }
+            unreadObjects.questionAnswered()
             var reader = (try? result.get())?.reader
             let answer = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
             table.setMTU(answer.map(Int.init))

@@ -323,6 +323,41 @@ import Testing
         #expect(stage.app.peripheral.maximumWriteValueLength(for: .withoutResponse) == 182)
     }
 
+    // BlueZ may make a link without `Connected`. That it is up and that it is resolved was one signal then, and the second
+    // of these did not wait for the question that the first had asked: 20 bytes instead of 182.
+    @Test("RW-6 the MTU of a link that BlueZ does not signal is known in didConnect")
+    func unsignalledMTU() async throws {
+        let stage = try await Stage(mtu: .seconds(3600))
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        try await stage.waitFor("disconnected, error")
+        _ = try await stage.app.callbacks()
+        stage.script.stopAnswering("Introspect")
+        stage.app.manager.connect(stage.app.peripheral)
+        let children = try await stage.script.expect("Introspect", at: stage.path)
+        children.answer(.string("<node><node name=\"service0001\"/></node>"))
+        try await stage.script.expect("GetAll", at: stage.path).answer(
+            .properties(ScriptedBus.properties(stage.app.device.identity, connected: false)))
+        // The attempt, and what BlueZ has of the table, in either order.
+        func call(_ member: String, _ path: String) async throws -> ScriptedBus.Call {
+            try await stage.script.next(member) { $0.member == member && $0.path == path }
+        }
+        let below = try await call("Introspect", stage.service)
+        try await call("GetAll", stage.service).answer(
+            .properties([("UUID", .string(Stage.uuid("180d"))), ("Primary", .bool(true))]))
+        below.answer(.string("<node><node name=\"char0002\"/></node>"))
+        try await call("Introspect", stage.heart).answer(.string("<node/>"))
+        try await call("GetAll", stage.heart).answer(
+            .properties([("UUID", .string(Stage.uuid("2a37"))), ("Flags", .strings(["notify"]))]))
+        try await stage.script.settle()
+        stage.script.stopAnswering("Get")
+        try stage.script.change(stage.path, BlueZ.device, [("ServicesResolved", .bool(true))])
+        let question = try await stage.script.skip(to: "Get")
+        try await stage.expect()
+        question.answer(.variant(.uint16(185)))
+        try await stage.waitFor("connected")
+        #expect(stage.app.peripheral.maximumWriteValueLength(for: .withoutResponse) == 182)
+    }
+
     @Test("RW-6 an MTU never becomes smaller while the link is up, and one of AcquireWrite counts as well")
     func growingMTU() async throws {
         let stage = try await Stage()
