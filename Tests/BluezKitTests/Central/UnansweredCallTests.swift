@@ -80,7 +80,7 @@ import Testing
     )
     func budget() async throws {
         let world = try await SimulatedWorld(.calm)
-        let times = ShortTimes(on: world.busAddress) { $0.unanswered.pause = .seconds(1) }
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.pause = .seconds(4) }
         defer { withExtendedLifetime(times) {} }
         let changing = Changing(world)
         let central = Central(world)
@@ -90,7 +90,7 @@ import Testing
         let error = try #require(try await lose(changing, peripheral, central) as? CBError)
         #expect(changing.versions == 8)
         #expect(error.code == .connectionTimeout)
-        #expect((error as NSError).localizedFailureReason?.contains("no link is made for 1 s") == true)
+        #expect((error as NSError).localizedFailureReason?.contains("no link is made for 4 s") == true)
         // It is connected when that time is over.
         let (attempts, start) = (world.simulator.calls("Connect").count, ContinuousClock.now)
         try await central.connect(peripheral)
@@ -133,7 +133,7 @@ import Testing
                 if case .value(measurement, Data([0, UInt8(lost)]), nil) = $0 { true } else { nil }
             }
         }
-        #expect(worst < .seconds(1))
+        #expect(worst < .seconds(10))  // it was 95 s
         for app in [central, other] {
             #expect(app.count { if case .state = $0 { true } else { false } } == 1)
             #expect(app.manager.state == .poweredOn)
@@ -240,6 +240,8 @@ import Testing
         }[0]
         #expect((end as? CBError)?.code == .connectionTimeout)
         world.simulator.clearFaults()
+        let session = central.manager.session
+        session.queue.sync { session.blueZ.timing.gatt.pairingAnswer = .seconds(60) }
         try await central.connect(heart)
         let again = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
         #expect(try await central.read(again).get().count == 1)
@@ -330,13 +332,18 @@ import Testing
         arguments: ["Disconnect", "StopNotify"])
     func ends(member: String) async throws {
         let world = try await SimulatedWorld(.calm)
-        let times = ShortTimes(on: world.busAddress) { $0.unanswered.late = .zero }
+        let times = ShortTimes(on: world.busAddress) {
+            ($0.unanswered.late, $0.unanswered.pause) = (.zero, .seconds(60))
+        }
         defer { withExtendedLifetime(times) {} }
         let central = Central(world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         world.simulator.inject(SimulatorFault(member, times: nil, .ignore))
-        for round in 1...8 {
+        let session = central.manager.session
+        func isPaused() -> Bool { session.queue.sync { session.central.unanswered.pause(of: heart.identity) } != nil }
+        // On a slow machine an answer may be late as well, so that fewer rounds are enough.
+        for round in 1...8 where !isPaused() {
             try await central.connect(heart)
             let value = try await central.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
             #expect(try await central.setNotify(true, value) == nil)
@@ -347,8 +354,7 @@ import Testing
             }
             try await central.next("disconnection") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
         }
-        let session = central.manager.session
-        #expect(session.queue.sync { session.central.unanswered.pause(of: heart.identity) } != nil)
+        #expect(isPaused())
     }
 
     @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
@@ -365,5 +371,26 @@ import Testing
         try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
         try await central.connect(sink)
         #expect(world.simulator.calls("RemoveDevice").isEmpty)
+    }
+
+    // Its next link got BlueZ's `InProgress`, once in CI.
+    @Test("a device with a read that BlueZ never answers is forgotten, also if BlueZ has answered and kept it")
+    func isForgotten() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
+        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
+        world.simulator.inject(SimulatorFault("RemoveDevice", times: 1, .answer([])))
+        sink.readValue(for: slow)
+        _ = await world.simulator.waitForCalls("ReadValue")
+        world.sink.disconnect()
+        try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
+        try #require(await world.simulator.waitForCalls("RemoveDevice", count: 2) != nil)
+        try await eventually("BlueZ has forgotten it") {
+            !world.simulator.knownDevices().contains(world.sink.address)
+        }
     }
 }
