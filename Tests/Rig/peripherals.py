@@ -128,14 +128,16 @@ class Rig:
         await self.kernels[int(index)].plug()
 
     async def cmd_adapters(self, count):
-        """adapters COUNT: so many adapters in range of each other and of all others; hci1 is 00:B1:5E:00:00:02.
-        Answers before bluetoothd has them"""
+        """adapters COUNT: so many adapters, plugged in, in range of each other and of all others; hci1 is
+        00:B1:5E:00:00:02. Answers before bluetoothd has them"""
         while len(self.kernels) > max(int(count), 1):
             if (kernel := self.kernels.pop()).radio:
                 kernel.unplug()
         while len(self.kernels) < int(count):
             self.kernels.append(KernelRadio(self.air, len(self.kernels)))
-            await self.kernels[-1].plug()
+        for kernel in self.kernels:
+            if not kernel.radio:
+                await kernel.plug()
 
     async def cmd_sensors(self, count):
         """sensors COUNT: put sensor1, sensor2... on the air, peripherals like the others"""

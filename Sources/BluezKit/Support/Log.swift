@@ -141,6 +141,9 @@ package enum Log {
 
     private static let floods = Mutex(FloodGate())
 
+    /// For tests: what was said before does not suppress anything.
+    static func forgetFloods() { floods.withLock { $0 = FloodGate() } }
+
     private static func isOn(_ level: BluezKitLog.Level) -> Bool {
         BluezKitLog.leastLevel.load(ordering: .relaxed) <= level.rawValue
     }

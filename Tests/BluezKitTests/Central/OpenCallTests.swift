@@ -237,7 +237,7 @@ import Testing
         let world = try await SimulatedWorld()
         let times = ShortTimes(on: world.busAddress) {
             $0.daemon.busyRetry = .milliseconds(1)
-            $0.link.closing = .seconds(1)
+            $0.link.closing = .seconds(4)
         }
         defer { withExtendedLifetime(times) {} }
         let central = Central(world)

@@ -147,7 +147,9 @@ import Testing
         try await other.powerOn()
         try await resuming.powerOn()
         _ = await simulator.waitForCalls("RegisterAdvertisement")
-        #expect(try await simulator.control("central advertisement 00:B1:5E:00:00:01").contains("name=Kit"))
+        try await eventually("it is on the air") {
+            try await simulator.control("central advertisement 00:B1:5E:00:00:01").contains("name=Kit")
+        }
         try await simulator.control("central connect 00:B1:5E:00:00:01")
         let services = try await simulator.control("central services")
         #expect(services.contains(sinkUUID(0x40).line) && !services.contains(sinkUUID(0x42).line))

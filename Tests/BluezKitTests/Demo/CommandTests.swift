@@ -67,7 +67,7 @@ import Testing
 
     /// What follows the name of a command, and what a person and a program read of it.
     private static let work: [String: (words: [String], text: String, json: String)] = [
-        "scan": (["--simulated", "--duration", "1"], "Simulated Heart\tHeart Rate, Battery", #""event":"discovered""#),
+        "scan": (["--simulated", "--duration", "4"], "Simulated Heart\tHeart Rate, Battery", #""event":"discovered""#),
         "heart-rate": (["--simulated", "--count", "2"], " bpm   RR ", #""event":"measurement""#),
         "inspect": (["--simulated", "F0:F1:F2:00:00:01"], "Body Sensor Location", #""event":"characteristic""#),
         "record": (
@@ -76,7 +76,7 @@ import Testing
         ),
         "state": (["--directory", "FOLDER"], "Nothing is preserved.", ""),
         "peripheral heart-rate": (
-            ["--simulated", "--duration", "3"], "A central has subscribed", #""event":"subscribed""#
+            ["--simulated", "--duration", "6"], "A central has subscribed", #""event":"subscribed""#
         ),
         "card share": (["FOLDER/a.vcf", "--simulated", "--count", "1"], "Sharing Ada", #""event":"sent""#),
         "card receive": (["--simulated"], "BEGIN:VCARD", #""event":"received""#),
@@ -384,10 +384,10 @@ import Testing
     @Test("a time limit of a sensor says what is wrong, and what to do")
     func noSensor() async throws {
         let simulator = try await Simulator()
-        let outcome = try await demo(["heart-rate", "--timeout", "0.5"], bus: simulator.address)
+        let outcome = try await demo(["heart-rate", "--timeout", "2.5"], bus: simulator.address)
         #expect(outcome.status == 1)
         #expect(
-            outcome.errors == "bluez-demo: no measurement for 0.5 s: no sensor was found; is it worn, near, and not "
+            outcome.errors == "bluez-demo: no measurement for 2.5 s: no sensor was found; is it worn, near, and not "
                 + "connected to another device?\n")
     }
 
@@ -397,7 +397,7 @@ import Testing
         let simulator = try await Simulator()
         let words = command.replacingOccurrences(of: "FOLDER", with: folder.path).split(separator: " ").map(String.init)
         let outcome = try await demo(
-            words + ["--restore", "--timeout", "0.5"], bus: simulator.address,
+            words + ["--restore", "--timeout", "2.5"], bus: simulator.address,
             environment: ["BLUEZKIT_STATE_DIR=\(folder.path)/a.vcf"])
         #expect(outcome.status == 1)
         let warning = "Not a directory. Preservation is disabled for this manager\n"

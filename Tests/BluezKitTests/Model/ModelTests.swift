@@ -148,8 +148,10 @@ import Testing
         let bus = try PrivateBus()
         let world = try await ModelWorld(on: bus, deadline: .milliseconds(300))
         world.simulator.inject(SimulatorFault("Connect", times: nil, .ignore))
+        // Each waits for Bluetooth, and not for long.
+        let settles = [Script.Step](repeating: .init(.settle), count: 10)
         let violations = await world.play(
-            Script([.init(.make, 0), .init(.settle), .init(.get, 0, 0), .init(.connect, 0, 0)]))
+            Script([.init(.make, 0)] + settles + [.init(.get, 0, 0), .init(.connect, 0, 0)]))
         #expect(violations.first?.contains("never: app 0: peripheral 0 is connecting") == true)
     }
 }

@@ -158,6 +158,10 @@ extension Scenarios {
             central.manager.scanForPeripherals(withServices: nil)
             for awaited in [CBManagerState.resetting, .poweredOn] {
                 try await central.next("\(awaited)") { if case .state(awaited) = $0 { true } else { nil } }
+                // Once is enough, however late the next advertisement is heard.
+                session.queue.sync {
+                    session.central.discovery.setWatchWindow(.seconds(3600), first: .seconds(3600))
+                }
             }
             try await central.next("discovery") { if case .discovered = $0 { true } else { nil } }
             #expect(central.manager.isScanning)

@@ -40,7 +40,7 @@ extension Scenarios {
             try await bad.began.next("it is connected") { $0 }
             // What the bad peripheral does, it does each time; a busy machine does not.
             var delays = (read: Duration.zero, gap: Duration.zero)
-            for _ in 0..<3 {
+            for _ in 0..<10 {
                 let isSlowedDown = kind == .flooding && Worlds.isRig
                 delays = try await measure(good, ticks: Worlds.isRig ? 40 : 20, despiteBlueZ: isSlowedDown) { tick in
                     let (turn, rest) = tick.quotientAndRemainder(dividingBy: Worlds.isRig ? 10 : 2)

@@ -172,7 +172,9 @@ import Testing
         try await phone.connect(to: "00:B1:5E:00:00:01")
         let values = phone.values(of: sinkUUID(0x110).line)
         try await phone.subscribe(sinkUUID(0x110).line)
-        #expect(publisher.count { if case .subscribed = $0 { true } else { false } } == 1)
+        try await eventually("the app is told") {
+            publisher.count { if case .subscribed = $0 { true } else { false } } == 1
+        }
         #expect(publisher.manager.updateValue(Data([UInt8(run)]), for: characteristic, onSubscribedCentrals: nil))
         #expect(try await within { await values.first { _ in true } } == [UInt8(run)])
     }

@@ -58,7 +58,7 @@ struct SimulatorConnectionTests {
     @Test("a link that takes longer than the limit of an attempt is made; an absent peripheral ends at the limit")
     func slowLink() async throws {
         var timing = SimulatorTiming.fast
-        (timing.connectTimeout, timing.linkSetup) = (.milliseconds(20), .milliseconds(200))
+        (timing.connectTimeout, timing.linkSetup) = (.milliseconds(20), .seconds(1))
         let simulator = try await Simulator(timing: timing)
         let heart = simulator.add(.rigHeart())
         let client = try await BusClient(simulator.busAddress)

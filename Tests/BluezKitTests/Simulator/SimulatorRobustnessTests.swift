@@ -136,7 +136,7 @@ import Testing
     func plugged() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.busAddress)
-        simulator.inject(SimulatorFault("GetManagedObjects", .delay(.milliseconds(20))))
+        simulator.inject(SimulatorFault("GetManagedObjects", .delay(.milliseconds(500))))
         async let objects = client.objects()
         await simulator.waitForCalls("GetManagedObjects")
         simulator.addAdapter(address: "00:B1:5E:00:00:02")

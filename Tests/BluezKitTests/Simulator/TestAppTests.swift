@@ -64,6 +64,7 @@ import Testing
     func failures() async throws {
         let simulator = try await Simulator()
         let app = try shell("echo one; echo two; exec sleep 600", simulator)
+        _ = try await app.nextLine(containing: "two")
         let late = await thrown { try await app.nextLine(containing: "three", within: .milliseconds(200)) }
         #expect("\(late as Any)".contains("three") && "\(late as Any)".contains("one"))
         await app.kill()

@@ -1,7 +1,8 @@
 import BluezDBus
-import BluezKit
 import BluezKitSimulator
 import Foundation
+
+@testable import BluezKit
 
 /// A fresh simulator with the rig's peripherals, for tests that need no more than the scenarios do, and for those that
 /// reach into it.
@@ -25,6 +26,7 @@ final class SimulatedWorld: World {
         _ options: SimulatorOptions = .busy, timing: SimulatorTiming? = nil, times: WaitingTimes = .short
     ) async throws {
         _ = LogCapture.shared
+        Log.forgetFloods()  // devices of other worlds have the same names
         time = times == .virtual ? PassingTime() : nil
         let timing = timing ?? (time == nil ? .fast : .real)
         // A tenth of what the rig's takes: a cancelled read returns long before its answer.

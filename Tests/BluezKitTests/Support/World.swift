@@ -58,6 +58,7 @@ enum Worlds {
         ] {
             _ = try await world.control(line)
         }
+        try await world.awaitDaemon()  // an adapter that goes may crash it
         try await world.endLostLinks()
         try await world.endStrandedDiscovery()
         return world
@@ -170,9 +171,10 @@ extension World {
 @Suite(.serialized) struct Scenarios {}
 
 /// Managers that exist count bluetoothd as hung when a call takes nine seconds in the rig, or one in the simulator.
-func noticeHangsSoon(in world: any World) {
+func noticeHangsSoon(in world: any World) { noticeHangs(in: world, after: .seconds(Worlds.isRig ? 9 : 1)) }
+
+func noticeHangs(in world: any World, after slowCall: Duration) {
     let session = Session.shared(.init(address: world.busAddress, adapter: nil))
-    let slowCall = Duration.seconds(Worlds.isRig ? 9 : 1)
     session.queue.sync {
         session.blueZ.timing.daemon.slowCall = slowCall
         session.bus?.slowCall = slowCall
