@@ -129,6 +129,7 @@ import Testing
         if !isReported { try await change() }
         try await central.settle(stage.peripheral)
         #expect(stage.device.value(of: "2A56") == [2] && !stage.device.isSubscribed(to: "2A56"))
+        try await central.awaitService("1815", of: stage.peripheral)
         let new = try await central.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: stage.peripheral)
         #expect(new !== old && new.element == old.element)

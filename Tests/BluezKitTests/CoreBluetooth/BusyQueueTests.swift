@@ -72,7 +72,8 @@ import Testing
         }
         #expect((error[0] as? CBError)?.code == .invalidHandle)
         #expect(old.characteristics == nil)
-        let new = try #require(try await central.discoverServices(peripheral).first)
+        try await central.awaitService("1815", of: peripheral)
+        let new = try #require(peripheral.services?.first)
         #expect(try await central.discoverCharacteristics(new).first?.service === new)
     }
 

@@ -66,6 +66,13 @@ extension Central {
         return try #require(peripheral.services)
     }
 
+    /// Discovers services until this one is among them: one that is replaced goes first.
+    func awaitService(_ uuid: String, of peripheral: CBPeripheral) async throws {
+        try await eventually("service \(uuid) is there") {
+            try await discoverServices(peripheral).contains { $0.uuid == CBUUID(string: uuid) }
+        }
+    }
+
     func discoverCharacteristics(
         _ service: CBService, _ wanted: [CBUUID]? = nil
     ) async throws -> [CBCharacteristic] {
