@@ -40,7 +40,7 @@ async def connected(device, adapter):
         tries = int(os.environ.get('CLIENT_TRIES', 9))
         if not tries:
             raise
-        os.execve(sys.executable, [sys.executable] + sys.argv, os.environ | {'CLIENT_TRIES': str(tries - 1)})
+        os.execve(sys.executable, [sys.executable] + sys.argv, os.environ | {'CLIENT_TRIES': str(tries - 1), 'CLIENT_DEVICE': device.address})
     try:
         yield client
     finally:
@@ -49,8 +49,11 @@ async def connected(device, adapter):
 
 async def main(adapter, number):
     service, fixed, dynamic, command, notify, indicate, guarded = (rig_uuid(number + i) for i in range(7))
+    # Up to 5.68 bluetoothd knows no services of a device whose link has ended so, whatever it advertises.
+    known = os.environ.get('CLIENT_DEVICE')
     device = await BleakScanner.find_device_by_filter(
-        lambda device, advertisement: service in advertisement.service_uuids, timeout=60, bluez={'adapter': adapter})
+        lambda device, advertisement: device.address == known or service in advertisement.service_uuids, timeout=60,
+        bluez={'adapter': adapter})
     if device is None:
         sys.exit('not found')
     async with connected(device, adapter) as client:
