@@ -25,7 +25,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         get { presence.answersPings }
         set { presence.answersPings = newValue }
     }
-    /// Called once when the bus is lost, after every unanswered call has failed; not after ``close()``.
+    /// Called once when the bus is lost, before the unanswered calls fail: what was asked for ends with the bus. Not
+    /// after ``close()``.
     public var onDisconnected: ((BusError) -> Void)?
     /// Called when everything that had arrived is handled, so that the results can be delivered together.
     ///
@@ -153,8 +154,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     static var closed: BusError { .disconnected(name: disconnected, message: "the connection to the bus was closed") }
     private static let disconnected = "org.freedesktop.DBus.Error.Disconnected"
 
+    /// - Parameter notify: Called before the calls fail.
     /// - Returns: Whether it was of use until now.
-    @discardableResult func end(_ error: BusError) -> Bool {
+    @discardableResult func end(_ error: BusError, _ notify: ((BusError) -> Void)? = nil) -> Bool {
         assertOnQueue()
         guard presence.isOpen else { return false }
         presence.isOpen = false
@@ -166,9 +168,13 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         let unsent = waiting.removeAll()
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.removeAll() + unsent.map(\.completion)
+        notify?(error)
         for completion in failed { completion(.failure(error)) }
         return true
     }
+
+    /// Whether something has arrived that was not read.
+    public var hasInput: Bool { presence.isConnected && loop.hasInput }
 
     /// In debug builds, traps if the caller is not on the connection's queue.
     public func assertOnQueue() {
@@ -275,8 +281,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private func lose(_ error: BusError) {
         let (notify, turnEnd) = (onDisconnected, onTurnEnd)
         disconnect()
-        end(error)
-        notify?(error)
+        end(error, notify)
         _ = turnEnd? { false }
     }
 

@@ -101,8 +101,14 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
 
     /// The same after a delay, and only if this is still there. `body` should hold its owner weakly.
     func after(_ delay: Duration, _ body: @escaping () -> Void) {
+        later(delay, LateTimer(due: DispatchQueue.now.later(by: delay)), body)
+    }
+
+    private func later(_ delay: Duration, _ timer: LateTimer, _ body: @escaping () -> Void) {
         queue.later(delay) { [weak self] in
             guard let self else { return }
+            var timer = timer
+            if timer.mustWait(for: connection) { return later(LateTimer.pause, timer, body) }
             body()
             flush()
         }
@@ -111,13 +117,37 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// The same, until it is cancelled.
     func timer(_ delay: Duration, _ body: @escaping () -> Void) -> QueueTimer {
         let timer = QueueTimer(queue: queue)
-        timer.setHandler { [weak self] in
+        var late = LateTimer(due: DispatchQueue.now.later(by: delay))
+        timer.setHandler { [weak self, weak timer] in
             guard let self else { return }
+            if late.mustWait(for: connection) {
+                timer?.set(DispatchQueue.now.later(by: LateTimer.pause))
+                return
+            }
             body()
             flush()
         }
-        timer.set(DispatchQueue.now.later(by: delay))
+        timer.set(late.due)
         return timer
+    }
+
+    /// This process may have been stopped while a timer ran, or its queue held up: then what has arrived meanwhile comes
+    /// first, as it may change what is to be done. A second at most.
+    private struct LateTimer {
+        static let pause = Duration.milliseconds(10)
+        let due: DispatchTime
+        private var tries = 0
+
+        init(due: DispatchTime) { self.due = due }
+
+        mutating func mustWait(for connection: Connection?) -> Bool {
+            guard tries < 100, due.later(by: .milliseconds(20)) <= DispatchQueue.now, connection?.hasInput == true
+            else {
+                return false
+            }
+            tries += 1
+            return true
+        }
     }
 
     /// Nil: real time.
@@ -243,8 +273,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
         // The links that used it are not usable any more.
         guard let main = self.connection else { return }
+        lost(error)  // first: what was asked for ends with the bus, and does not fail on its own
         main.close()
-        lost(error)
     }
 
     /// BlueZ is there: the next loss is a new one.

@@ -61,6 +61,31 @@ import Testing
         #expect(log.all == ["first", "second"])
     }
 
+    // A process that was stopped between two signals of BlueZ told its app that a link had ended, and then that Bluetooth
+    // was off; or it took another adapter although its own had come back.
+    @Test("O-18 a timer of a process that was held up comes after what has arrived meanwhile")
+    func lateTimers() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        let goesOn = DispatchSemaphore(value: 0)
+        let (due, timer) = script.turn {
+            let isOff = { [states = script.states] in states.all.contains(.poweredOff) }
+            script.bus.after(.milliseconds(50)) { [log] in log.append("after: \(isOff())") }
+            let timer = script.bus.timer(.milliseconds(50)) { [log] in log.append("timer: \(isOff())") }
+            return (DispatchTime.now() + .milliseconds(80), Held(value: timer))
+        }
+        script.bus.queue.async { _ = goesOn.wait(timeout: .now() + 20) }
+        try await eventually("they are late") { DispatchTime.now() > due }
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(false))])
+        try await script.daemon.settle()
+        goesOn.signal()
+        for kind in ["after", "timer"] {
+            try await log.next(kind) { $0.hasPrefix(kind) ? true : nil }
+        }
+        #expect(Set(log.all) == ["after: true", "timer: true"])
+        script.turn { timer.value.cancel() }
+    }
+
     @Test("a request from the bus queue itself waits until what runs there is done")
     func nested() async throws {
         bus.run { [bus, log] in

@@ -323,6 +323,21 @@ import Testing
         #expect(stage.app.peripheral.maximumWriteValueLength(for: .withoutResponse) == 182)
     }
 
+    // Each call failed first: the app heard of an error, and of the new state after it. An attempt that BlueZ was at lost
+    // its lease.
+    @Test(
+        "CN-10 ST-6 an operation that runs when the bus is lost is not answered: the app hears of the new state alone")
+    func lostBus() async throws {
+        let stage = try await Stage()
+        let (heart, _) = try await stage.discover()
+        stage.app.peripheral.readValue(for: heart)
+        _ = try await stage.script.expect("ReadValue")
+        stage.app.peripheral.readValue(for: heart)
+        try await stage.script.daemon.killBus()
+        try await stage.script.states.next("the loss") { $0 == .resetting ? true : nil }
+        #expect(try await stage.app.callbacks() == [])
+    }
+
     // BlueZ may make a link without `Connected`. That it is up and that it is resolved was one signal then, and the second
     // of these did not wait for the question that the first had asked: 20 bytes instead of 182.
     @Test("RW-6 the MTU of a link that BlueZ does not signal is known in didConnect")
