@@ -14,6 +14,8 @@ final class Device {
     private(set) var connection: DeviceConnection?
     /// Of which scan ``properties`` are: changes between two scans were not followed.
     private(set) var scanGeneration = 0
+    /// How often BlueZ has removed it.
+    private(set) var removals = 0
     private var lastSeen: DispatchTime?
     /// What BlueZ measured last, also after the scan that it was measured in.
     private(set) var lastRSSI: Int16?
@@ -56,6 +58,7 @@ final class Device {
 
     /// BlueZ's object is gone, and the link with it.
     func removed() {
+        removals += 1
         isInBlueZ = false
         markDisconnected()
     }

@@ -365,7 +365,7 @@ final class GATTClient: CustomStringConvertible {
     func forgetIfStuck() { forgetIfStuck(calls, attempts: 3) }
 
     private func forgetIfStuck(_ calls: OperationCalls, attempts: Int) {
-        let device = device
+        let (device, removals) = (device, device.removals)
         let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
         guard attempts > 0, isPending(), let caller = countedProxy(device.path, BlueZ.device),
             let adapter = device.path.parent
@@ -381,6 +381,7 @@ final class GATTClient: CustomStringConvertible {
                 $0.removeDevice(device.path, completion: $1)
             } answered: { _ in
                 // 5.73 and later may answer and keep it, if they do not know yet that the link's services have ended.
+                guard device.removals == removals, device.connection?.phase != .attempting else { return }
                 self.forgetIfStuck(calls, attempts: attempts - 1)
             }
         }

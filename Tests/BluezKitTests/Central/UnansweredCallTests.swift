@@ -373,6 +373,26 @@ import Testing
         #expect(world.simulator.calls("RemoveDevice").isEmpty)
     }
 
+    @Test("a device that BlueZ has forgotten as it must, and has found again at once, is not forgotten again")
+    func isForgottenOnce() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
+        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
+        sink.readValue(for: slow)
+        _ = await world.simulator.waitForCalls("ReadValue")
+        central.manager.scanForPeripherals(withServices: nil)
+        world.sink.disconnect()
+        try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
+        try #require(await world.simulator.waitForCalls("RemoveDevice") != nil)
+        try await eventually("it is found again") { world.simulator.knownDevices().contains(world.sink.address) }
+        try await central.connect(sink)
+        #expect(world.simulator.calls("RemoveDevice").count == 1)
+    }
+
     // Its next link got BlueZ's `InProgress`, once in CI.
     @Test("a device with a read that BlueZ never answers is forgotten, also if BlueZ has answered and kept it")
     func isForgotten() async throws {
