@@ -63,7 +63,8 @@ enum ConnectFailure {
     /// BlueZ tried classic Bluetooth. (It reports `br-connection-canceled` for any attempt that was cancelled.)
     /// - Parameter isRandom: Whether the device has a random address, which only LE devices have.
     static func isClassic(name: String, message: String, isRandom: Bool) -> Bool {
-        if message == forgotten.message { return !isRandom }
+        // 5.84 and later have an error of their own for a device that has answered the page, and has no profile.
+        if message == forgotten.message || name == "org.bluez.Error.BREDR.ProfileUnavailable" { return !isRandom }
         return classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
             && !message.hasSuffix("canceled")
     }

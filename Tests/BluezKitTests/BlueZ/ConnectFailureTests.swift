@@ -61,6 +61,9 @@ import Testing
         }
         #expect(isClassic("br-connection-unknown", name: "org.bluez.Error.InProgress") == [false, false])
         #expect(isClassic("br-connection-unknown", name: "org.bluez.Error.NotSupported") == [false, false])
+        // 5.84 and later, of a device that was paged and has no profile.
+        let profiles = "org.bluez.Error.BREDR.ProfileUnavailable"
+        #expect(isClassic("No more profiles to connect to", name: profiles) == [true, false])
     }
 
     @Test("only a device with a public address can have been forgotten by paging it")
