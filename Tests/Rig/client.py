@@ -40,7 +40,8 @@ async def connected(device, adapter):
         tries = int(os.environ.get('CLIENT_TRIES', 9))
         if not tries:
             raise
-        os.execve(sys.executable, [sys.executable] + sys.argv, os.environ | {'CLIENT_TRIES': str(tries - 1), 'CLIENT_DEVICE': device.address})
+        environment = os.environ | {'CLIENT_TRIES': str(tries - 1), 'CLIENT_DEVICE': device.address}
+        os.execve(sys.executable, [sys.executable] + sys.argv, environment)
     try:
         yield client
     finally:

@@ -41,10 +41,13 @@ final class CharacteristicSubscribers {
         unstarted.removeAll { $0 == path }
         // For a central that is not bonded BlueZ 5.76 to 5.87 closes the oldest socket, whosever that is
         // (src/gatt-database.c, `clear_ccc_state`, `match_client_att`). Its owner stays subscribed: signals reach it.
+        // If that has cut what was being sent, the app hears that it has subscribed again, and can begin again (O-37).
         if !central.isBonded, paths.contains(path), let oldest = paths.first(where: { sockets[$0] != nil }),
             oldest != path
         {
+            let isCut = sockets[oldest]?.mayHaveLost == true
             closeSocket(of: oldest)
+            if isCut { tell(book.subscribed(oldest)) }
         }
         tell(book.disconnected(path, isBonded: central.isBonded))
     }
@@ -110,7 +113,11 @@ final class CharacteristicSubscribers {
         let type = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
         let path = central.rawValue
-        let socket = UpdateSocket(descriptor: ends[0], bus: core.bus) { [weak self] in self?.socketEnded(of: path) }
+        let socket = UpdateSocket(descriptor: ends[0], bus: core.bus) { [weak self] in
+            self?.socketEnded(of: path)
+        } onStuck: { [weak self] in
+            self?.socketIsStuck(of: path)
+        }
         guard let socket else {
             ends.forEach { _ = Glibc.close($0) }
             return nil
@@ -126,6 +133,17 @@ final class CharacteristicSubscribers {
         core.role.updates.afterPing { [weak self] in
             guard let self, let socket, sockets[path] === socket, core.bus.owner != nil else { return }
             tell(book.unsubscribed(path))
+        }
+    }
+
+    /// BlueZ 5.80 and later read no more of a socket whose central they do not find by its link's address, which a
+    /// pairing may have changed (src/gatt-database.c, `sock_io_read`). Signals reach it. A bluetoothd that hangs does
+    /// not answer, and reads when it resumes.
+    private func socketIsStuck(of path: String) {
+        let socket = sockets[path]
+        core.role.updates.afterPing { [weak self] in
+            guard let self, let socket, sockets[path] === socket, !socket.isDrained else { return }
+            closeSocket(of: path)
         }
     }
 

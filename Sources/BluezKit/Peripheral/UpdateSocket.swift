@@ -26,21 +26,26 @@ final class UpdateSocket {
     /// False: one was not confirmed although the link stays up. The central has unsubscribed while BlueZ was asking for
     /// this socket, and BlueZ drops what comes (src/gatt-database.c, `send_notification_to_device`).
     private var areConfirmed = true
+    /// When something was sent.
+    private var lastSent: DispatchTime?
     private let bus: BlueZBus
     private let onEnd: () -> Void
+    private let onStuck: () -> Void
 
     /// Fails if the process has no descriptors left.
     /// - Parameters:
     ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
     ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.
-    init?(descriptor: Int32, bus: BlueZBus, onEnd: @escaping () -> Void) {
+    ///   - onStuck: What goes another way waits, and BlueZ has read nothing for ``BlueZTiming/GATT/unreadSocket``. Again
+    ///     after each such time.
+    init?(descriptor: Int32, bus: BlueZBus, onEnd: @escaping () -> Void, onStuck: @escaping () -> Void = {}) {
         // One that a source watches must stay open until the source has let go of it.
         let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard second >= 0 else { return nil }
         // BlueZ cuts a value to what the link takes now (src/shared/gatt-server.c, `bt_gatt_server_send_notification`,
         // `bt_gatt_server_send_indication`), which may be more than when the central subscribed.
         socket = CommandSocket(descriptor: descriptor, mtuBytes: 517)
-        (self.bus, self.onEnd) = (bus, onEnd)
+        (self.bus, self.onEnd, self.onStuck) = (bus, onEnd, onStuck)
         reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: bus.queue)
         reading.setCancelHandler { Glibc.close(second) }
         reading.setEventHandler { [weak self] in self?.read(from: second) }
@@ -106,19 +111,31 @@ final class UpdateSocket {
                 }
             }
             waiting.removeFirst()
+            if outcome == .sent { lastSent = DispatchQueue.now }
             let awaitsConfirmation = next.awaitsConfirmation && areConfirmed && outcome == .sent
             if awaitsConfirmation { awaitConfirmation(next.done) } else { next.done() }
         }
     }
 
     /// Nothing tells when a socket is empty. It nearly always is at the first look.
-    private func awaitDrained(_ delay: Duration) {
+    private func awaitDrained(_ delay: Duration, since: DispatchTime = DispatchQueue.now) {
         isWaiting = true
         bus.after(delay) { [weak self] in
             guard let self else { return }
             if socket.isDrained { return sendWaiting() }
-            awaitDrained(min(delay * 2, bus.timing.gatt.drain.longest))
+            let isStuck = since.later(by: bus.timing.gatt.unreadSocket) <= DispatchQueue.now
+            awaitDrained(min(delay * 2, bus.timing.gatt.drain.longest), since: isStuck ? DispatchQueue.now : since)
+            if isStuck { onStuck() }
         }
+    }
+
+    var isDrained: Bool { socket.isDrained }
+
+    /// Whether the central may not get something that was sent, if BlueZ has closed the socket. A socket whose other end
+    /// is closed does not tell what was not read, so what was sent just now counts.
+    var mayHaveLost: Bool {
+        waiting.contains { $0.data != nil }
+            || lastSent.map { $0.later(by: bus.timing.gatt.updateReading) > DispatchQueue.now } ?? false
     }
 
     private func awaitConfirmation(_ done: @escaping () -> Void) {

@@ -188,6 +188,11 @@ struct BlueZTiming: Sendable {
         var descriptorRetry = Duration.milliseconds(10)
         /// Between two looks whether BlueZ has emptied a socket, doubled from the shortest to the longest.
         var drain = (shortest: Duration.milliseconds(1), longest: Duration.milliseconds(16))
+        /// How long BlueZ may leave unread what is in a socket for updates, while something waits for that.
+        var unreadSocket = Duration.seconds(5)
+        /// How long BlueZ takes at most to read an update: one that was sent no longer before the socket ended may be
+        /// lost.
+        var updateReading = Duration.milliseconds(200)
     }
 
     /// Calls that BlueZ never answers (``CallBudget``, ``CallLane``).

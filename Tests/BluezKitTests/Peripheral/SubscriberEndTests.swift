@@ -99,7 +99,44 @@ import Testing
         #expect(victim.notifying.subscribedCentrals?.map(\.identifier) == [central.identifier])
     }
 
+    // What was in the socket was lost without a word.
+    @Test(
+        "O-37 UP-7 a central whose socket BlueZ closes while values are sent has subscribed again, for the app to begin"
+    )
+    func cut() async throws {
+        let victim = try await Victim(version: Self.sockets)
+        let path = victim.path(victim.notifying)
+        victim.fake.turn { victim.fake.bus.timing.gatt.updateReading = .seconds(60) }
+        let first = try #require(try await victim.fake.acquire(path, one))
+        let second = try #require(try await victim.fake.acquire(path, two))
+        defer { for socket in [first, second] { close(socket) } }
+        let (central, _) = try await victim.publisher.nextSubscription()
+        let (other, _) = try await victim.publisher.nextSubscription()
+        try update(victim, [7])
+        try await victim.fake.settle()
+        try victim.fake.setConnected(false, two)
+        #expect(try await victim.publisher.nextUnsubscription().0.identifier == central.identifier)
+        #expect(try await victim.publisher.nextSubscription().0.identifier == central.identifier)
+        #expect(try await victim.publisher.nextUnsubscription().0.identifier == other.identifier)
+    }
+
     // MARK: With and without a socket
+
+    @Test("UP-8 a socket that BlueZ reads no more holds up a value for all only so long")
+    func unreadSocket() async throws {
+        let victim = try await Victim(version: Self.sockets)
+        victim.fake.turn { victim.fake.bus.timing.gatt.unreadSocket = .milliseconds(5) }
+        _ = try await subscribeAndReturn(victim, one)
+        let socket = try #require(try await victim.fake.acquire(victim.path(victim.notifying), two))
+        defer { close(socket) }
+        let (other, _) = try await victim.publisher.nextSubscription()
+        try update(victim, [2], for: [other])
+        for value in UInt8(3)...4 {
+            try update(victim, [value])
+            #expect(try await signalled(victim) == [value])
+        }
+        #expect(ends(victim) == 1)  // of the bonded one, before
+    }
 
     @Test("UP-1 UP-8 beside a central without a socket each value is sent once, by signal, and in order")
     func once() async throws {

@@ -113,6 +113,24 @@ import Testing
         #expect(log.all.suffix(2) == ["third", "last"])
     }
 
+    @Test("UP-8 it is said when BlueZ reads no more while something waits for that")
+    func stuck() async throws {
+        bus.queue.sync { bus.timing.gatt.unreadSocket = .milliseconds(5) }
+        let log = log
+        let socket = try #require(
+            UpdateSocket(descriptor: pair.ours, bus: bus) {
+                log.append("end")
+            } onStuck: {
+                log.append("stuck")
+            })
+        send([1], "first", socket)
+        bus.queue.sync { socket.drain { log.append("signal") } }
+        for _ in 0..<2 { try await wait(for: "stuck") }
+        #expect(!log.all.contains("signal"))
+        bus.queue.sync { socket.close() }
+        #expect(log.all.last == "signal")
+    }
+
     @Test("updates wait in order while the socket is full, and continue when BlueZ reads")
     func full() async throws {
         let socket = try socket()
