@@ -15,7 +15,7 @@ final class ContextPlace: CallbackPlace, @unchecked Sendable {
     }
 
     deinit {
-        if let last = exchange(nil) { g_source_unref(last.source) }
+        if let last = take() { g_source_unref(last.source) }
         g_main_context_unref(context)
     }
 
@@ -58,22 +58,28 @@ final class ContextPlace: CallbackPlace, @unchecked Sendable {
                 if let work { Unmanaged<Work>.fromOpaque(work).release() }
             })
         g_source_set_name(source, "bluezkit.callbacks")
-        let previous = exchange(Pending(source: source, work: work))
-        g_source_attach(source, context)
+        // Attached under the lock: `cancel()` on another thread could otherwise free the source before. GLib calls
+        // nothing of ours from here, and nothing of ours while it holds the lock of a context.
+        let previous = pending.withLock { pending in
+            defer { pending = Pending(source: source, work: work) }
+            g_source_attach(source, context)
+            return pending
+        }
+        // It has begun to run, or will.
         if let previous { g_source_unref(previous.source) }
     }
 
     func cancel() -> Bool {
-        guard let last = exchange(nil) else { return false }
+        guard let last = take() else { return false }
         let isCancelled = last.work.take() != nil
         if isCancelled { g_source_destroy(last.source) }
         g_source_unref(last.source)
         return isCancelled
     }
 
-    private func exchange(_ new: Pending?) -> Pending? {
+    private func take() -> Pending? {
         pending.withLock { pending in
-            defer { pending = new }
+            defer { pending = nil }
             return pending
         }
     }
