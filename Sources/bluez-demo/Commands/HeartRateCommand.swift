@@ -9,6 +9,10 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     /// Kept, because a peripheral that is released is disconnected.
     private var sensor: CBPeripheral?
     private var identifier: UUID?
+    /// Restored, but not what the arguments mean: their links end when Bluetooth is on.
+    private var strays: [CBPeripheral] = []
+    /// What was restored is a scan for something else.
+    private var isScanStale = false
     /// The sensor has a heart-rate measurement, or had it when it was connected for the last time.
     private var hasMeasured = false
     /// The link is being ended, because the sensor no longer has one.
@@ -66,6 +70,14 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     // MARK: Finding and connecting
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
+        for stray in strays {
+            output.say(Line("Leaving \(stray.name?.harmless ?? stray.identifier.uuidString).", .yellow))
+            central.cancelPeripheralConnection(stray)
+        }
+        if isScanStale {
+            isScanStale = false
+            central.stopScan()
+        }
         if let sensor { return resume(with: sensor) }
         if central.isScanning { return output.say("Still looking for a heart-rate sensor...") }
         if let identifier {
@@ -79,12 +91,15 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid])
         if let sensor = connected.first(where: isChosen) { return connect(sensor) }
         output.say(Line("Looking for \(options.device?.description ?? "a heart-rate sensor")..."))
-        central.scanForPeripherals(withServices: options.device == nil ? [HeartRateService.uuid] : nil)
+        central.scanForPeripherals(withServices: services)
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
             output.say(Line("None so far. Most advertise only while they are worn.", .dim))
         }
     }
+
+    /// What it scans for; nil: everything, as a device that is named need not advertise its service.
+    private var services: [CBUUID]? { options.device == nil ? [HeartRateService.uuid] : nil }
 
     private func isChosen(_ peripheral: CBPeripheral) -> Bool {
         options.device?.identifiers.contains(peripheral.identifier) ?? true
@@ -93,6 +108,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override func bluetoothWentOff() {
         // With a restore identifier the connection resumes automatically after a reset.
         if sensor?.state != .connecting { sensor = nil }
+        strays = []
         show { $0.isConnected = false }
     }
 
@@ -117,9 +133,14 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.restored(state))
         for line in state.lines { output.say(line) }
         if let kept = central.restoration?.kept { tell(of: kept) }
-        guard let restored = state.peripherals.first?.peripheral else { return }
-        (sensor, identifier, hasMeasured) = (restored, restored.identifier, true)
-        restored.delegate = self
+        // The arguments may be others than those of the earlier process.
+        let restored = state.peripherals.map(\.peripheral)
+        let chosen = restored.first(where: isChosen)
+        strays = restored.filter { $0 !== chosen }
+        isScanStale = state.scan.map { Set($0) != Set(services ?? []) || options.device?.identifier != nil } ?? false
+        guard let chosen else { return }
+        (sensor, identifier, hasMeasured) = (chosen, chosen.identifier, true)
+        chosen.delegate = self
     }
 
     private func tell(of kept: BluezRestoration.Kept) {
@@ -171,7 +192,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-        guard ending == nil else { return }
+        guard ending == nil, !strays.contains(where: { $0 === peripheral }) else { return }
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         isLeaving = false  // a reset may have ended the link without a callback
         output.say(Line("Connected.", .green))
@@ -182,6 +203,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override func centralManager(
         _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
     ) {
+        if isGone(peripheral) { return }
         guard ending == nil else { return quit() }
         let reason = error?.sentence ?? "no reason given"
         output.report(.disconnected(peripheral.identifier, reason: reason))
@@ -196,6 +218,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         isReconnecting: Bool, error: (any Error)?
     ) {
         output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        if isGone(peripheral) { return }
         guard ending == nil else { return quit() }
         show { $0.isConnected = false }
         if isLeaving {
@@ -212,6 +235,14 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         // No time limit: this connects as soon as the sensor is back.
         central.connect(peripheral)
         output.report(.connecting(peripheral.identifier, name: peripheral.name))
+    }
+
+    /// The link of a stray has ended.
+    /// - Returns: Whether it is one.
+    private func isGone(_ peripheral: CBPeripheral) -> Bool {
+        guard let place = strays.firstIndex(where: { $0 === peripheral }) else { return false }
+        strays.remove(at: place)
+        return true
     }
 
     override func end() -> Bool {

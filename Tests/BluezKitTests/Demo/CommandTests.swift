@@ -423,6 +423,54 @@ import Testing
         #expect(outcome.output.contains(#"{"event":"error","message":"another central manager"#), "\(outcome)")
     }
 
+    // It went on with whatever was restored, without a word, and `--device` had no effect.
+    // Slow: the simulated BlueZ has real times: two seconds for the end of each link.
+    @Test("--restore with another --device leaves the sensor of the earlier process, and measures with that device")
+    func restoresAnotherDevice() async throws {
+        let simulator = try await Simulator()
+        let sensors = [("F0:F1:F2:00:00:60", UInt8(60)), ("F0:F1:F2:00:00:61", 120)].map { address, rate in
+            let sensor = simulator.add(SimulatedHeart.peripheral(address))
+            sensor.notifyRepeatedly("2A37", every: .milliseconds(200)) { _ in [0, rate] }
+            return sensor
+        }
+        let state = ["BLUEZKIT_STATE_DIR=\(folder.path)"]
+        let words = ["heart-rate", "--restore", "--json", "--timeout", String(4 * world_deadline), "--device"]
+        let (first, said) = try start(words + [sensors[0].address], "first", bus: simulator.address, environment: state)
+        do {
+            defer { killAndWait(first) }
+            try await eventually("it measures", within: 4 * world_deadline) { said().contains(#""heartRate":60"#) }
+        }
+        let outcome = try await demo(
+            words + [sensors[1].address, "--count", "2"], bus: simulator.address, environment: state)
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        #expect(outcome.output.contains(#"{"event":"restored""#) && outcome.output.contains(#""subscriptions":["2A"#))
+        #expect(outcome.output.contains(#""heartRate":120"#) && !outcome.output.contains(#""heartRate":60"#))
+        try await eventually("the link of the first ends", within: 4 * world_deadline) {
+            !sensors[0].isConnected
+        }
+    }
+
+    // It waited for a device that advertises the service, and the one that was named need not.
+    @Test("--restore with a --device scans again if the earlier process scanned for something else")
+    func restoresAnotherScan() async throws {
+        let simulator = try await Simulator()
+        let sensor = SimulatedHeart.peripheral("F0:F1:F2:00:00:60")
+        sensor.advertisement = VirtualAdvertisement(localName: "Shy")
+        simulator.add(sensor)
+        sensor.notifyRepeatedly("2A37", every: .milliseconds(200)) { _ in [0, 60] }
+        let state = ["BLUEZKIT_STATE_DIR=\(folder.path)"]
+        let words = ["heart-rate", "--restore", "--json", "--timeout", String(4 * world_deadline)]
+        let (first, _) = try start(words, "first", bus: simulator.address, environment: state)
+        do {
+            defer { killAndWait(first) }
+            try await eventually("it scans", within: 4 * world_deadline) { simulator.isDiscovering() }
+        }
+        let outcome = try await demo(
+            words + ["--device", sensor.address, "--count", "1"], bus: simulator.address, environment: state)
+        #expect(outcome.output.contains(#""scan":{"services":["180D"]}"#), "\(outcome)")
+        #expect(outcome.status == 0 && outcome.output.contains(#""heartRate":60"#), "\(outcome)")
+    }
+
     @Test("a bus that the environment names and that is not there has the variable as its remedy")
     func wrongBus() async throws {
         let outcome = try await demo(["doctor"])
