@@ -35,7 +35,8 @@ final class Output {
     /// From now on each event is appended to a file as well, in any mode.
     /// - Returns: The error number if it cannot be opened.
     func append(to path: String) -> Int32? {
-        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o666)
+        // Without waiting: a named pipe without a reader is an error at once, where no signal could end the wait.
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0o666)
         guard file >= 0 else { return errno }
         log = file
         return nil

@@ -347,6 +347,16 @@ import Testing
         #expect(outcome.errors.hasPrefix("bluez-demo: '\(pipe)' is not a regular file"), "\(outcome)")
     }
 
+    // The same of the file that events are appended to. A pipe that is read is as good as a file there.
+    @Test("a log that is a named pipe without a reader is an error at once")
+    func pipeForLog() async throws {
+        let pipe = folder.path + "/pipe"
+        try #require(mkfifo(pipe, 0o600) == 0)
+        let outcome = try await demo(["heart-rate", "--log", pipe])
+        #expect(outcome.status == 1)
+        #expect(outcome.errors == "bluez-demo: '\(pipe)' cannot be written: No such device or address\n", "\(outcome)")
+    }
+
     // Without a first state `scan --duration` and others waited without a limit, and the rest was diagnosed
     // after 30 s.
     // Slow: after its time limit the program asks bluetoothd what is wrong, and waits three seconds.
