@@ -85,12 +85,15 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     /// Shows what is known so far, and why it is incomplete.
-    private func fail(_ reason: String) {
+    /// - Parameter isOfDevice: Whether what is being read may be the cause.
+    private func fail(_ reason: String, isOfDevice: Bool = true) {
         guard ending == nil else { return }
         var reason = reason
         if let reading {
             reports.update(.failed("no answer"), of: reading)
-            reason += "; it was asked for \(reading.uuid), which may need pairing (bluetoothctl pair)"
+            if isOfDevice {
+                reason += "; it was asked for \(reading.uuid), which may need pairing (bluetoothctl pair)"
+            }
         } else {
             // The table is incomplete.
             reports = AttributeReports(services)
@@ -101,10 +104,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         stop(.failure)
     }
 
-    override func bluetoothWentOff() {
-        output.complain("Bluetooth is no longer available")
-        stop(.unavailable)
-    }
+    override func bluetoothWentOff() { fail("Bluetooth is no longer available", isOfDevice: false) }
 
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         output.report(.connected(peripheral.identifier, name: peripheral.name))

@@ -35,7 +35,7 @@ final class RecordCommand: CentralCommand {
 
     override func bluetoothWentOff() {
         output.complain("Bluetooth is no longer available")
-        stop(.unavailable)
+        stop(.failure)
     }
 
     private func tell(_ news: Recorder.News) {

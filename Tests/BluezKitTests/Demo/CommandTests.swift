@@ -391,6 +391,35 @@ import Testing
         #expect(outcome.output.contains("It shows no services."), "\(outcome)")
     }
 
+    // They ended with the status of a machine without Bluetooth, and inspect showed nothing of what it had read.
+    @Test(
+        "Bluetooth that goes off while a device is read is a failure, and what was read is there",
+        arguments: [(["inspect"], #""value":"1122""#), (["record", "--values", "--seconds", "0.1"], #""recorded""#)])
+    func bluetoothGoesOff(_ words: [String], result: String) async throws {
+        let simulator = try await Simulator()
+        let device = VirtualPeripheral(
+            "F0:00:00:00:00:09", VirtualAdvertisement(localName: "Slow"),
+            services: [
+                VirtualService(
+                    "1815",
+                    [
+                        VirtualCharacteristic("2A56", .read, value: [0x11, 0x22]),
+                        VirtualCharacteristic("2A57", .read, value: [1], delay: .seconds(600)),
+                    ])
+            ])
+        simulator.add(device)
+        let file = words[0] == "record" ? ["-o", folder.path + "/r.json"] : []
+        async let ending = demo(words + [device.address, "--json"] + file, bus: simulator.address)
+        try await eventually("it waits for the second value", within: 4 * world_deadline) {
+            simulator.calls("ReadValue").count >= 2
+        }
+        simulator.setPowered(false)
+        let outcome = try await ending
+        #expect(outcome.status == 1, "\(outcome)")
+        #expect(outcome.errors == "bluez-demo: Bluetooth is no longer available\n")
+        #expect(outcome.output.contains(result), "\(outcome)")
+    }
+
     @Test("a time limit of a sensor says what is wrong, and what to do")
     func noSensor() async throws {
         let simulator = try await Simulator()
