@@ -37,8 +37,8 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     private var rung: Rung?
     private var began = ContinuousClock.now
     private var isSending = false
-    /// What the peer had counted before, and what was sent or received since.
-    private var before = 0
+    /// What the peer has counted, and what was sent or received.
+    private var counting = LadderCount()
     private var moved = 0
 
     init(_ options: LadderOptions, common: CommonOptions, output: Output) {
@@ -153,7 +153,8 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     private func next() {
         guard ending == nil else { return }
         guard let next = waiting.popFirst(), let peer, let count, let source else { return stop(.success) }
-        (rung, moved, isSending) = (next, 0, false)
+        (rung, counting, moved, isSending) = (next, LadderCount(), 0, false)
+        events += 1
         let measured = rows.map {
             Line("  ") + Line($0.name).padded(to: LadderRow.nameWidth) + Line($0.rateText, .bold)
         }
@@ -266,28 +267,31 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
                 peripheral.readValue(for: characteristic)
             }
         }
-        events += 1
         if characteristic === source {
+            events += 1
             if isSending { moved += characteristic.value?.count ?? 0 }
             return
         }
         if characteristic === psm {
+            events += 1
             guard let psm = characteristic.l2capPSM else { return give("the peer's PSM cannot be read") }
             return peripheral.openL2CAPChannel(psm)
         }
         guard let counted = LadderProtocol.number(characteristic.value ?? Data()) else {
             return give("what the peer has counted is not a number")
         }
-        if moved == 0 {
-            before = counted
+        // An answer is no progress: a peer that something did not reach answers without end.
+        switch counting.take(counted, moved: moved) {
+        case .begin:
             if rung == .channel, channel == nil, let psm { return peripheral.readValue(for: psm) }
             begin()
-        } else if counted - before >= moved {
+        case .complete:
             record(moved)
             next()
-        } else {
-            // Some are still on their way.
+        case .ask(let isProgress):
+            if isProgress { events += 1 }
             peripheral.readValue(for: characteristic)
+        case .stuck: give("nothing can be sent: the link takes no data")
         }
     }
 }

@@ -45,3 +45,32 @@ import Testing
         }
     }
 }
+
+@Suite struct LadderCountTests {
+    // Each answer counted as an event, so that the limit of 30 s never ended it.
+    @Test("a count that stays the same is no progress, and one that grows is")
+    func constant() {
+        var count = LadderCount()
+        #expect(count.take(500, moved: 0) == .begin)
+        #expect(count.take(500, moved: 100) == .ask(isProgress: false))
+        #expect(count.take(560, moved: 100) == .ask(isProgress: true))
+        #expect(count.take(560, moved: 100) == .ask(isProgress: false))
+        #expect(count.take(600, moved: 100) == .complete)
+    }
+
+    @Test("a peer that has begun to count again from 0, or says any number, is asked again")
+    func invented() {
+        var count = LadderCount()
+        #expect(count.take(.max, moved: 0) == .begin)
+        #expect(count.take(0, moved: 100) == .ask(isProgress: true))
+        #expect(count.take(0, moved: 100) == .ask(isProgress: false))
+    }
+
+    // It began again and again, as nothing was sent in any of them.
+    @Test("a rung in which nothing can be sent is begun three times")
+    func stuck() {
+        var count = LadderCount()
+        for _ in 1...3 { #expect(count.take(0, moved: 0) == .begin) }
+        #expect(count.take(0, moved: 0) == .stuck)
+    }
+}
