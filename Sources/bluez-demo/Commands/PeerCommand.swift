@@ -13,6 +13,8 @@ class PeerCommand: CentralCommand {
 
     /// Why this command ends the link.
     var ownReason: String?
+    /// The number of the last watch over a silent peer: only that one continues.
+    private var watch = 0
 
     // MARK: Overridden by subclasses
 
@@ -45,6 +47,8 @@ class PeerCommand: CentralCommand {
         guard ending == nil else { return }
         events += 1
         output.report(.connected(peripheral.identifier, name: peripheral.name))
+        // Not only in `connect(_:_:)`: a peer that was restored was connected to by an earlier process.
+        limitSilence()
         guard ending == nil else { return }  // the output is not read any longer
         peripheral.discoverServices([service])
     }
@@ -75,12 +79,17 @@ class PeerCommand: CentralCommand {
         }
     }
 
-    /// Leaves a peer that is silent.
-    private func limitSilence() {
+    /// Leaves a peer that is silent from now on.
+    func limitSilence() {
+        watch += 1
+        look(watch)
+    }
+
+    private func look(_ number: Int) {
         let (before, peripheral) = (events, peer)
         after(Self.silenceLimit) { [self] _ in
-            guard ending == nil, let peripheral, peer === peripheral else { return }
-            guard events == before else { return limitSilence() }
+            guard ending == nil, number == watch, let peripheral, peer === peripheral else { return }
+            guard events == before else { return look(number) }
             let reason = "\(silence) for \(Int(Self.silenceLimit)) s"
             output.say(Line(reason + ".", .yellow))
             ownReason = reason

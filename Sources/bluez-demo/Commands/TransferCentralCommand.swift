@@ -89,7 +89,10 @@ class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     /// The peer was restored from an earlier process.
     private func resume(with peer: CBPeripheral) {
-        if peer.state == .connected { return peer.discoverServices([service]) }
+        if peer.state == .connected {
+            limitSilence()
+            return peer.discoverServices([service])
+        }
         output.report(.connecting(peer.identifier, name: peer.name))
         if peer.state == .disconnected { central?.connect(peer) }
     }

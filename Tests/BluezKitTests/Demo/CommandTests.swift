@@ -510,6 +510,38 @@ import Testing
         #expect(outcome.status == 0 && outcome.output.contains(#""heartRate":60"#), "\(outcome)")
     }
 
+    // Only a peer that this process had connected to was left when it was silent.
+    // Slow: a peer may be silent for thirty seconds.
+    @Test("a restored peer that is silent is left, as any other")
+    func silentRestoredPeer() async throws {
+        let simulator = try await Simulator()
+        func uuid(_ number: Int) -> String { "0e9c000\(number)-6b1a-4c57-8d3f-5a1e2b7c9d40" }
+        let receiver = VirtualPeripheral(
+            "F0:00:00:00:00:09", VirtualAdvertisement(serviceUUIDs: [uuid(3)]),
+            services: [
+                VirtualService(
+                    uuid(3),
+                    [
+                        VirtualCharacteristic(uuid(5), [.write, .writeWithoutResponse]),
+                        VirtualCharacteristic(uuid(6), .notify),
+                    ])
+            ])
+        simulator.add(receiver)
+        let state = ["BLUEZKIT_STATE_DIR=\(folder.path)"]
+        let words = ["transfer", "send", folder.path + "/a.vcf", "--restore"]
+        let (first, _) = try start(words, "first", bus: simulator.address, environment: state)
+        do {
+            defer { killAndWait(first) }
+            try await eventually("it has begun", within: 4 * world_deadline) { !receiver.writes.isEmpty }
+        }
+        let (second, said) = try start(words, "second", bus: simulator.address, environment: state)
+        defer { killAndWait(second) }
+        try await eventually("it is left: \(said())", within: 4 * world_deadline) {
+            said().contains("Nothing has moved (the receiver may be busy with another sender) for 30 s.")
+        }
+        #expect(said().contains("Restored "), "\(said())")
+    }
+
     @Test("a bus that the environment names and that is not there has the variable as its remedy")
     func wrongBus() async throws {
         let outcome = try await demo(["doctor"])
