@@ -1,6 +1,7 @@
 import BluezKit
 import Dispatch
 import Glibc
+import Synchronization
 
 /// The process: its signals and its exit.
 enum Program {
@@ -10,6 +11,10 @@ enum Program {
     private nonisolated(unsafe) static var command: (any Command)?
     private nonisolated(unsafe) static var output: Output?
     private nonisolated(unsafe) static var sources: [any DispatchSourceSignal] = []
+    /// Signals that end the program. The main queue waits while the output is not read.
+    private static let signalQueue = DispatchQueue(label: "bluez-demo.signals")
+    /// The handlers of `exit` run, which may take their time.
+    private static let isExiting = Atomic(false)
 
     /// Runs a command, which ends the process.
     /// - Parameter preserves: It is to preserve its state.
@@ -30,17 +35,23 @@ enum Program {
         }
         for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {
             var count = 0
-            watch(number) {
+            watch(number, on: signalQueue) {
                 count += 1
-                if count == 1 { command.stop(status) } else { quit(status) }
+                if count == 1 {
+                    DispatchQueue.main.async { Self.command?.stop(status) }
+                    force(status, after: 5)  // more than it takes to end cleanly
+                } else {
+                    DispatchQueue.main.async { quit(status) }
+                    force(status, after: 1)
+                }
             }
         }
-        watch(SIGWINCH) { output.resized() }
-        watch(SIGTSTP) {
+        watch(SIGWINCH, on: .main) { output.resized() }
+        watch(SIGTSTP, on: .main) {
             output.restoreTerminal()
             kill(getpid(), SIGSTOP)
         }
-        watch(SIGCONT) { output.redraw() }
+        watch(SIGCONT, on: .main) { output.redraw() }
         DispatchQueue.main.async { Self.command?.start() }
         dispatchMain()
     }
@@ -56,22 +67,36 @@ enum Program {
     /// Restores the terminal and ends the process.
     static func quit(_ status: ExitStatus) -> Never {
         output?.restoreTerminal()
-        guard let output, let problem = output.problem else { exit(status.rawValue) }
+        guard let output, let problem = output.problem else { end(status) }
         output.complain(problem)
-        exit(status == .success ? ExitStatus.failure.rawValue : status.rawValue)
+        end(status == .success ? .failure : status)
+    }
+
+    private static func end(_ status: ExitStatus) -> Never {
+        isExiting.store(true, ordering: .relaxed)
+        exit(status.rawValue)
+    }
+
+    /// Ends the process after so many seconds if the main queue has not: it may wait for the reader of the output.
+    private static func force(_ status: ExitStatus, after seconds: Int) {
+        signalQueue.asyncAfter(deadline: .now() + .seconds(seconds)) {
+            guard !isExiting.load(ordering: .relaxed) else { return }
+            Terminal.setEcho(true)
+            _exit(status.rawValue)
+        }
     }
 
     /// The reader of the output is gone.
     static func readerIsGone() { output?.close(because: EPIPE) }
 
-    private static func watch(_ number: Int32, _ body: @escaping () -> Void) {
+    private static func watch(_ number: Int32, on queue: DispatchQueue, _ body: @escaping () -> Void) {
         // One that is ignored already stays ignored: `nohup` starts programs with SIGHUP ignored.
         var before = sigaction()
         sigaction(number, nil, &before)
         let handler = before.__sigaction_handler.sa_handler
         guard unsafeBitCast(handler, to: Int.self) != unsafeBitCast(SIG_IGN, to: Int.self) else { return }
         // Not ignored in the meantime: on Linux Dispatch handles a signal as soon as the source is registered.
-        let source = DispatchSource.makeSignalSource(signal: number, queue: .main)
+        let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
         source.setEventHandler(handler: body)
         source.activate()
         sources.append(source)

@@ -644,6 +644,29 @@ import Testing
         }
     }
 
+    // Signals were answered by the queue that writes, which waited for the reader: only SIGKILL ended the program.
+    // Slow: it has five seconds to end cleanly.
+    @Test("SIGTERM ends a program whose output is not read")
+    func unreadOutput() async throws {
+        let (pipe, trace) = (folder.path + "/pipe", folder.path + "/long")
+        try #require(mkfifo(pipe, 0o600) == 0)
+        try String(repeating: Self.trace, count: 5000).write(toFile: trace, atomically: true, encoding: .utf8)
+        // Both ends, so that there is a reader.
+        let ends = open(pipe, O_RDWR | O_CLOEXEC)
+        try #require(ends >= 0)
+        defer { close(ends) }
+        let process = try spawnChild([Self.program, "trace", trace], output: ends)
+        var before: Int32 = 0
+        try await eventually("the pipe is full", within: 4 * world_deadline) {
+            var count: Int32 = 0
+            ioctl(ends, UInt(FIONREAD), &count)
+            defer { before = count }
+            return count > 50_000 && count == before
+        }
+        kill(process, SIGTERM)
+        #expect(try await waitForEnd(of: process, "it") == 143 << 8)
+    }
+
     @Test("a standard output that is closed is named, and nothing else is opened in its place")
     func closedOutput() async throws {
         let outcome = try await demo(["state", "--directory", "/"], redirection: ">&-")
