@@ -120,8 +120,9 @@ extension CommandSpec {
         ] + common,
         notes: """
             DEVICE is an identifier, as `bluez-demo scan` shows it, or a Bluetooth address. Its advertisements are
-            recorded for 5 s, then it is connected to. Captures are Android's btsnoop_hci.log and what `btmon -w` writes;
-            if there are several devices in one they are listed. `bluez-demo simulate FILE` replays the recording.
+            recorded for 5 s, or --seconds if that is less, then it is connected to. Captures are Android's
+            btsnoop_hci.log and what `btmon -w` writes; if there are several devices in one they are listed.
+            `bluez-demo simulate FILE` replays the recording.
             """)
 
     static let doctor = CommandSpec(

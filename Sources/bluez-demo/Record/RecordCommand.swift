@@ -4,7 +4,7 @@ import Foundation
 
 /// Records a device in range.
 final class RecordCommand: CentralCommand {
-    /// In seconds: how long its advertisements are recorded before it is connected to.
+    /// In seconds: how long its advertisements are recorded before it is connected to, or `--seconds` if that is less.
     private static let hearing = 5.0
 
     private let options: RecordOptions

@@ -96,6 +96,8 @@ final class Recorder: NSObject, CBPeripheralDelegate {
         let before = progress
         after(plan.timeout) { [weak self] in
             guard let self, progress == before, ![.idle, .listening, .ended].contains(step) else { return }
+            // One that was heard has a time of its own, and may be silent in it.
+            guard device == nil || step != .hearing else { return }
             let waited = "waited \(JSONValue.double(plan.timeout)) s"
             switch step {
             case .hearing: end(.failed("the device is not heard (\(waited)); is it near, and does it advertise?"))

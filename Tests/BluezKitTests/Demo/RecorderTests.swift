@@ -15,17 +15,24 @@ import Testing
         private var manager: CBCentralManager?
         private var recorder: Recorder?
 
-        /// - Parameter isListening: Runs when everything is subscribed to.
+        /// - Parameters:
+        ///   - onNews: Runs with all that happens.
+        ///   - isListening: Runs when everything is subscribed to.
         init(
-            _ simulator: Simulator, _ device: String, readsValues: Bool = true, listening: Double = 0.5,
+            _ simulator: Simulator, _ device: String, readsValues: Bool = true, hearing: Double = 0.2,
+            listening: Double = 0.5, timeout: Double = world_deadline,
+            onNews: @escaping (Recorder.News) -> Void = { _ in },
             isListening: @escaping () -> Void = {}
         ) {
             super.init()
             queue.sync {
                 recorder = Recorder(
-                    .init(hearing: 0.2, listening: listening, readsValues: readsValues, timeout: world_deadline),
+                    .init(hearing: hearing, listening: listening, readsValues: readsValues, timeout: timeout),
                     DeviceName(device)?.identifiers ?? [], queue: queue,
-                    onNews: { if case .listening = $0 { isListening() } },
+                    onNews: { news in
+                        onNews(news)
+                        if case .listening = news { isListening() }
+                    },
                     onEnd: { [weak self] ending in
                         guard let self, let recorder else { return }
                         if case .failed(let reason) = ending {
@@ -147,6 +154,25 @@ import Testing
         let all = recording.services.flatMap(\.characteristics)
         #expect(all.count == 4 && all.allSatisfy { $0.value == nil && $0.error == nil })
         #expect(simulator.calls("ReadValue").isEmpty)
+    }
+
+    // It ended with "the device is not heard", although it was, when it paused for as long as --timeout.
+    @Test("a device that pauses for longer than the time limit after it was heard is recorded")
+    func pauses() async throws {
+        let simulator = try await Simulator()
+        let device = simulator.add(Self.heart())
+        let app = App(
+            simulator, device.address, hearing: 3, listening: 0.05, timeout: 2,
+            onNews: { news in
+                switch news {
+                case .found: device.advertise(false)
+                case .connecting: device.advertise(true)
+                default: break
+                }
+            })
+        let (recording, reason) = try await app.result()
+        #expect(reason == nil)
+        #expect(!recording.advertisements.isEmpty && !recording.services.isEmpty)
     }
 
     @Test("a value that ends the link costs a link, and the rest is recorded")
