@@ -6,7 +6,7 @@ import Foundation
 ///
 /// ```swift
 /// peripheral.writeValue(
-///     RecordAccessControlPoint(.report, .from(last + 1)).data, for: controlPoint, type: .withResponse)
+///     RecordAccessControlPoint(.report, .from(last &+ 1)).data, for: controlPoint, type: .withResponse)
 /// ```
 /// - SeeAlso: Bluetooth SIG, Glucose Service 1.0, 3.4; GATT Specification Supplement, "Record Access Control Point".
 public struct RecordAccessControlPoint: StructuredValue, Hashable {

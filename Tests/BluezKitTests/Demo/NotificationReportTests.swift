@@ -46,4 +46,13 @@ struct NotificationReportTests {
         let sentence = ANCSClient.NoAnswer(command: .appName("\u{1B}[2Ja\nb\u{202E}")).sentence
         #expect(sentence.hasPrefix("the phone was asked for the name of \u{FFFD}[2Ja\u{FFFD}b\u{FFFD}, "))
     }
+
+    @Test("Docs/DEMO.md names every category")
+    func documented() throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let document = try String(contentsOf: root.appendingPathComponent("Docs/DEMO.md"), encoding: .utf8)
+        let row = try #require(document.split(separator: "\n").first { $0.hasPrefix("| `notification` |") })
+        for category in ANCSEvent.Category.allCases { #expect(row.contains("`\(category)`")) }
+    }
 }
