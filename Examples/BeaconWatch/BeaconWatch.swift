@@ -39,8 +39,11 @@ enum Beacon: Equatable {
     }
 
     init(iBeacon data: [UInt8]) throws {
-        guard data.count == 25, data[3] == 21 else {
+        guard data.count == 25 else {
             throw Malformed(description: "an iBeacon has \(data.count) bytes, not 25")
+        }
+        guard data[3] == 21 else {
+            throw Malformed(description: "an iBeacon says that \(data[3]) bytes follow, not 21")
         }
         let uuid = NSUUID(uuidBytes: Array(data[4..<20])) as UUID
         self = .iBeacon(
@@ -110,11 +113,14 @@ enum BeaconWatch {
             let central = CentralManager()
             for try await found in central.scanForPeripherals(allowDuplicates: true) {
                 let who = "\(found.peripheral.identifier) \(found.rssi ?? 127) dBm"
-                var line = ""
+                let line: String
                 do {
                     guard let beacon = try Beacon(found.advertisementData) else { continue }
                     line = "\(who) \(beacon)\n"
-                } catch { try? FileHandle.standardError.write(contentsOf: Data("\(who) \(error)\n".utf8)) }
+                } catch {
+                    try? FileHandle.standardError.write(contentsOf: Data("\(who) \(error)\n".utf8))
+                    continue  // it is not one of the lines that --count counts
+                }
                 try FileHandle.standardOutput.write(contentsOf: Data(line.utf8))
                 left -= 1
                 if left == 0 { return }

@@ -94,13 +94,14 @@ enum Scanner {
 
     static func scan(_ central: CentralManager, _ options: Options, to output: FileHandle) async throws {
         let scan = central.scanForPeripherals(allowDuplicates: options.reportsAll)
-        // The end of the scan ends the loop.
-        let loop = Task { for try await found in scan { try output.write(contentsOf: Data(line(found).utf8)) } }
-        if let seconds = options.seconds {
-            try await Task.sleep(for: .seconds(seconds))
-            loop.cancel()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { for try await found in scan { try output.write(contentsOf: Data(line(found).utf8)) } }
+            if let seconds = options.seconds { group.addTask { try? await Task.sleep(for: .seconds(seconds)) } }
+            // What ends first, the time or the scan, ends the other; an error ends both at once.
+            _ = try await group.next()
+            group.cancelAll()
+            try await group.waitForAll()
         }
-        try await loop.value
         if scan.droppedCount > 0 { fail("\(scan.droppedCount) reports were dropped, because the output is too slow") }
     }
 }

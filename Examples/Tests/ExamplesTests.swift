@@ -103,7 +103,8 @@ import Testing
         let simulator = try await Simulator()
         let uuid = UUID()
         let bytes = withUnsafeBytes(of: uuid.uuid) { Array($0) }
-        let apple: [[UInt8]] = [[2, 21] + bytes + [1, 2, 0, 7, 0xC5], [2, 21, 1, 2, 3]]
+        let rest: [UInt8] = bytes + [1, 2, 0, 7, 0xC5]
+        let apple: [[UInt8]] = [[2, 21] + rest, [2, 21, 1, 2, 3], [2, 20] + rest]
         let eddystone: [[UInt8]] = [
             [0x00, 0xE7] + Array(1...16), [0x10, 0xEE, 3] + Array("swift".utf8) + [1],
             [0x20, 0, 0x0B, 0xB8, 0x15, 0x80, 0, 0, 0, 5, 0, 0, 0, 100],
@@ -119,17 +120,47 @@ import Testing
                     "F0:00:00:00:02:0\(number)",
                     VirtualAdvertisement(serviceUUIDs: ["FEAA"], serviceData: ["FEAA": data])))
         }
-        let example = try Example("beacon-watch", ["--count", "200"], simulator)
+        let example = try Example("beacon-watch", ["--count", "120"], simulator)
         try await example.expectLines([
             "iBeacon \(uuid) 258 7 power -59", "Eddystone UID 0102030405060708090a 0b0c0d0e0f10 power -25",
             "Eddystone URL https://swift.org/ power -18", "Eddystone TLM 3000 mV 21.5 °C 5 packets 10.0 s",
             "Eddystone TLM 6 packets 20.0 s",
         ])
         try await example.expectProblems([
-            "an iBeacon has 7 bytes, not 25", "an Eddystone frame of type 48 with 3 bytes is unknown or too short",
+            "an iBeacon has 7 bytes, not 25", "an iBeacon says that 20 bytes follow, not 21",
+            "an Eddystone frame of type 48 with 3 bytes is unknown or too short",
             "an Eddystone frame has only 1 bytes", "an Eddystone URL begins with an unknown scheme",
         ])
         #expect(await example.status() == 0)
+    }
+
+    // It counted a damaged frame as a line that it had printed, and ended.
+    @Test("beacon-watch: a damaged frame is not one of the lines that --count counts")
+    func countsBeacons() async throws {
+        let simulator = try await Simulator()
+        func add(_ address: String, _ data: [UInt8]) {
+            simulator.add(
+                VirtualPeripheral(
+                    address, VirtualAdvertisement(serviceUUIDs: ["FEAA"], serviceData: ["FEAA": data])))
+        }
+        add("F0:00:00:00:02:01", [0x10])
+        let example = try Example("beacon-watch", ["--count", "1"], simulator)
+        _ = try await example.problem { $0.contains("an Eddystone frame has only 1 bytes") }
+        add("F0:00:00:00:02:02", [0x10, 0xEE, 3] + Array("swift".utf8) + [1])
+        #expect(try await example.nextLine().contains("Eddystone URL https://swift.org/ power -18"))
+        #expect(await example.status() == 0)
+    }
+
+    // It said so when the time was over.
+    @Test("scanner: with --seconds it ends as soon as Bluetooth goes off, and says so")
+    func scannerEndsEarly() async throws {
+        let simulator = try await Simulator()
+        simulator.add(.heartRateSensor())
+        let example = try Example("scanner", ["--seconds", "600"], simulator)
+        for _ in 0..<2 { _ = try await example.nextLine() }
+        simulator.setPowered(false)
+        #expect(try await example.nextProblem().hasPrefix("scanner: "))
+        #expect(await example.status() == 1)
     }
 
     @Test("thermometer-log: measurements reach the database, across a lost connection; damaged ones do not")
