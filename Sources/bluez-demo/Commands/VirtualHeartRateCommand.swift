@@ -57,9 +57,9 @@ final class VirtualHeartRateCommand: PeripheralCommand {
         if let manager, manager.state == .poweredOn {
             // If there is no room for a measurement, the next one replaces it.
             sensor.send(measurement, by: manager)
-            if seconds.isMultiple(of: 60) {
-                battery.update(BatteryLevel(percent: battery.level.percent - 1), by: manager)
-                output.report(.battery(battery.level.percent))
+            if let level = battery.level.drained(at: seconds) {
+                battery.update(level, by: manager)
+                output.report(.battery(level.percent))
             }
             output.report(.measurement(measurement))
             if output.mode == .plain { output.say(display.plainLine(measurement)) }

@@ -46,3 +46,10 @@ struct VirtualHeart {
             rrIntervals: intervals)
     }
 }
+
+extension BatteryLevel {
+    /// What a battery that loses 1 % a minute has then. Nil: nothing changes, as of one that is empty.
+    func drained(at second: Int) -> BatteryLevel? {
+        second.isMultiple(of: 60) && percent > 0 ? BatteryLevel(percent: percent - 1) : nil
+    }
+}

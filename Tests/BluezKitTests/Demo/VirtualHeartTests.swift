@@ -37,4 +37,12 @@ import Testing
         for _ in 0..<9 { _ = heart.measurement(over: 1) }
         #expect(try #require(heart.measurement(over: 1).energyExpended) < 10)
     }
+
+    // An empty one was reported each minute, and only changes are events.
+    @Test("the battery loses one percent a minute, and an empty one does not change any more")
+    func drains() {
+        var levels = [BatteryLevel(percent: 2)]
+        for second in 1...300 { if let next = levels.last?.drained(at: second) { levels.append(next) } }
+        #expect(levels.map(\.percent) == [2, 1, 0])
+    }
 }
