@@ -111,6 +111,7 @@ struct PreservedReport: Equatable {
         let title = Line(identifier?.harmless ?? "damaged", identifier == nil ? .red : .bold)
         var about = " (\(role)"
         if let app, let time { about += ", of \(app.harmless), \(time)" }
-        return [title + Line(about + ")", .dim)] + lines.map { Line("  " + $0.harmless) } + [Line("  " + path, .dim)]
+        return [title + Line(about + ")", .dim)] + lines.map { Line("  " + $0.harmless) }
+            + [Line("  " + path.harmless, .dim)]
     }
 }

@@ -50,6 +50,18 @@ import Testing
         #expect(DemoEvent.discarded("mine").json.description == #"{"event":"discarded","identifier":"mine"}"#)
     }
 
+    @Test("the path of preserved state is harmless on a terminal")
+    func writesHarmlessPath() throws {
+        let directory = try TemporaryDirectory()
+        let (folder, file) = (directory.path + "/\u{1B}[2J", URL(fileURLWithPath: directory.file("mine")))
+        try FileManager.default.createDirectory(
+            atPath: folder, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
+        try Data("{".utf8).write(to: URL(fileURLWithPath: folder + "/" + file.lastPathComponent))
+        let states = BluezPreservedState.all(options: [BluezManagerOptionStateDirectoryKey: folder])
+        let lines = PreservedReport(try #require(states.first)).text.map(\.text)
+        #expect(lines.last?.contains("/\u{FFFD}[2J/") == true, "\(lines)")
+    }
+
     @Test("a program says which process it is, and what a keeper has handed over to it")
     func writesHandOver() {
         #expect(DemoEvent.started(process: 7).json.description == #"{"event":"started","process":7}"#)
