@@ -46,6 +46,17 @@ enum Program {
                 }
             }
         }
+        // Its default action, such as a core dump, is what is asked for.
+        watch(SIGQUIT, on: signalQueue) {
+            DispatchQueue.main.async {
+                Self.output?.restoreTerminal()
+                takeDefault(of: SIGQUIT)
+            }
+            signalQueue.asyncAfter(deadline: .now() + .seconds(1)) {
+                Terminal.setEcho(true)
+                takeDefault(of: SIGQUIT)
+            }
+        }
         watch(SIGWINCH, on: .main) { output.resized() }
         watch(SIGTSTP, on: .main) {
             output.restoreTerminal()
@@ -84,6 +95,17 @@ enum Program {
             Terminal.setEcho(true)
             _exit(status.rawValue)
         }
+    }
+
+    /// Does what a signal does to a process that does not handle it.
+    private static func takeDefault(of number: Int32) {
+        signal(number, SIG_DFL)
+        // Dispatch blocks what it handles.
+        var blocked = sigset_t()
+        sigemptyset(&blocked)
+        sigaddset(&blocked, number)
+        pthread_sigmask(SIG_UNBLOCK, &blocked, nil)
+        raise(number)
     }
 
     /// The reader of the output is gone.

@@ -630,6 +630,20 @@ import Testing
         #expect(try await waitForEnd(of: process, "it") == 143 << 8)
     }
 
+    @Test("SIGQUIT has its default action, after the terminal was restored")
+    func quitSignal() async throws {
+        let name = folder.path + "/quitting"
+        let file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
+        defer { close(file) }
+        let process = try spawnChild(
+            ["/bin/sh", "-c", "ulimit -c 0; exec \"$0\" simulate --json", Self.program], output: file)
+        try await eventually("it runs", within: 4 * world_deadline) {
+            FileManager.default.contents(atPath: name)?.isEmpty == false
+        }
+        kill(process, SIGQUIT)
+        #expect(try await waitForEnd(of: process, "it") & 0x7F == SIGQUIT)
+    }
+
     // It was ignored from the start until Dispatch handled it, and lost if it came in between.
     @Test("a signal at any moment of its start ends a program")
     func earlySignal() async throws {
