@@ -673,7 +673,7 @@ import Testing
         var before: Int32 = 0
         try await eventually("the pipe is full", within: 4 * world_deadline) {
             var count: Int32 = 0
-            ioctl(ends, UInt(FIONREAD), &count)
+            _ = ioctl(ends, UInt(FIONREAD), &count)
             defer { before = count }
             return count > 50_000 && count == before
         }
