@@ -7,8 +7,15 @@ actor CentralCore: ChannelHost {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
     nonisolated let state = Mutex(CBManagerState.unknown)
     nonisolated let pairing = Mutex(Pairing())
-    let delegate = CentralDelegate()
+    nonisolated let restored: Once<RestoredCentralState>
+    let delegate: CentralDelegate
     var channels: ChannelTable { delegate.channels }
+
+    init() {
+        let restored = Once<RestoredCentralState>()
+        self.restored = restored
+        delegate = CentralDelegate(restored)
+    }
 
     /// On the queue, so that no callback comes before the manager is known.
     nonisolated func start(options: sending [String: Any]?) {
@@ -19,21 +26,17 @@ actor CentralCore: ChannelHost {
 
     /// A sequence whose consumers are added, and removed by pruning, on the queue.
     /// - Parameters:
+    ///   - once: What one consumer takes at the end.
     ///   - addFirst: Called at once, on the queue, with the first consumer, if that need not wait for its turn.
-    ///   - giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element, Failure>(
-        bufferSize: Int = 256,
+        bufferSize: Int = 256, once: Once<Element>? = nil,
         addFirst: (@Sendable (CentralDelegate, EventSubscription<Element, Failure>) -> Void)? = nil,
         add: @escaping @Sendable (CentralDelegate, EventSubscription<Element, Failure>) -> Void,
-        onEnd: @escaping @Sendable (CentralDelegate) -> Void = { $0.pruneEvents() },
-        giveBack: (@Sendable (CentralDelegate, [Element]) -> Void)? = nil
+        onEnd: @escaping @Sendable (CentralDelegate) -> Void = { $0.pruneEvents() }
     ) -> EventSequence<Element, Failure> {
         let make: @Sendable (DropCounter) -> EventSubscription<Element, Failure> = { [self] dropped in
-            EventSubscription(bufferSize: bufferSize, dropped: dropped) { untouched in
-                self.post {
-                    onEnd($0.delegate)
-                    giveBack?($0.delegate, untouched)
-                }
+            EventSubscription(bufferSize: bufferSize, dropped: dropped, once: once) { _ in
+                self.post { onEnd($0.delegate) }
             }
         }
         let first = addFirst.map { addFirst in

@@ -76,12 +76,17 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
         weak var subscription: EventSubscription<ScanData, any Error>?
         let parameters: ScanParameters
     }
-    private var restored = Restoration<RestoredCentralState>()
+    private var restored: Restoration<RestoredCentralState>
     #if !os(macOS)
     private var connectionEvents: (hub: EventHub<ConnectionEvent, Never>, filters: [ConnectionEventFilter]) = (
         EventHub(), []
     )
     #endif
+
+    init(_ restored: Once<RestoredCentralState>) {
+        self.restored = Restoration(restored)
+        super.init()
+    }
 
     func start(_ core: CentralCore, options: [String: Any]?) {
         self.core = core
@@ -115,10 +120,6 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
 
     func addRestoration(_ subscription: EventSubscription<RestoredCentralState, Never>) {
         restored.add(subscription, isDecided: manager?.state != .unknown)
-    }
-
-    func giveBack(_ states: [RestoredCentralState]) {
-        for state in states { restored.giveBack(state) }
     }
 
     func pruneEvents() {
@@ -257,13 +258,14 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
         if central.hasBeenKept { for peripheral in found { peripherals[peripheral.identifier]?.keepEarlyValues() } }
         scan = ScanParameters(restored: dict)
         let channels = central.endedChannels(in: dict)
-        restored.state = RestoredCentralState(
-            peripherals: handles, parameters: scan,
-            // It has a consumer before the first report, and ends when the app lets go of it.
-            scan: scan.flatMap { scan in core?.scan(scan) { $0.scans.add($1) } },
-            endedChannels: Dictionary(
-                handles.compactMap { handle in channels[handle.identifier].map { (handle, $0) } }
-            ) { first, _ in first })
+        restored.once.put(
+            RestoredCentralState(
+                peripherals: handles, parameters: scan,
+                // It has a consumer before the first report, and ends when the app lets go of it.
+                scan: scan.flatMap { scan in core?.scan(scan) { $0.scans.add($1) } },
+                endedChannels: Dictionary(
+                    handles.compactMap { handle in channels[handle.identifier].map { (handle, $0) } }
+                ) { first, _ in first }))
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {

@@ -56,11 +56,7 @@ public final class CentralManager: Sendable {
     ///
     /// The manager keeps the restored peripherals connected until then.
     public var restoredState: EventSequence<RestoredCentralState, Never> {
-        core.sequence {
-            $0.addRestoration($1)
-        } giveBack: {
-            $0.giveBack($1)
-        }
+        core.sequence(once: core.restored) { $0.addRestoration($1) }
     }
 
     // MARK: Scanning

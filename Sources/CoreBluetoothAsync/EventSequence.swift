@@ -90,13 +90,19 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     private typealias Answer = Result<Element?, Failure>
     private let mailbox: Mutex<Mailbox<Element, Failure, CheckedContinuation<Answer, Never>>>
     private let dropped: DropCounter
+    private let once: Once<Element>?
     private let onEnd: Mutex<(@Sendable ([Element]) -> Void)?>
 
-    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if
-    ///   it has taken nothing of that.
-    init(bufferSize: Int, dropped: DropCounter, onEnd: @escaping @Sendable ([Element]) -> Void) {
+    /// - Parameters:
+    ///   - once: What the consumer takes as its last element, if it is the first to take it.
+    ///   - onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if it has
+    ///     taken nothing of that.
+    init(
+        bufferSize: Int, dropped: DropCounter, once: Once<Element>? = nil,
+        onEnd: @escaping @Sendable ([Element]) -> Void
+    ) {
         mailbox = Mutex(Mailbox(limit: bufferSize))
-        self.dropped = dropped
+        (self.dropped, self.once) = (dropped, once)
         self.onEnd = Mutex(onEnd)
     }
 
@@ -114,13 +120,23 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     }
 
     func finish(throwing failure: Failure?) {
-        for (waiter, answer) in mailbox.withLock({ $0.finish(throwing: failure) }) { waiter.resume(returning: answer) }
+        for (waiter, answer) in mailbox.withLock({ $0.finish(throwing: failure) }) {
+            waiter.resume(returning: last(answer))
+        }
+    }
+
+    /// At the end comes what only one consumer gets. One that has gone takes nothing.
+    private func last(_ answer: Answer) -> Answer {
+        guard let once, case .success(.none) = answer, !mailbox.withLock({ $0.isCancelled }) else { return answer }
+        return .success(once.take())
     }
 
     func next(isolation actor: isolated (any Actor)?) async -> Result<Element?, Failure> {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                if let answer = mailbox.withLock({ $0.next(continuation) }) { continuation.resume(returning: answer) }
+                if let answer = mailbox.withLock({ $0.next(continuation) }) {
+                    continuation.resume(returning: last(answer))
+                }
             }
         } onCancel: {
             end()

@@ -10,6 +10,7 @@ struct Mailbox<Element, Failure: Error, Waiter> {
     private var waiting: [Waiter] = []
     private var end: Answer?
     private var hasDelivered = false
+    private(set) var isCancelled = false
 
     /// - Parameter limit: How many elements wait at most, at least one. A further one replaces the oldest.
     init(limit: Int) { self.limit = max(1, limit) }
@@ -59,7 +60,7 @@ struct Mailbox<Element, Failure: Error, Waiter> {
 
     /// The consumer is gone, or its task is cancelled.
     mutating func cancel() -> [Waiter] {
-        end = .success(nil)
+        (end, isCancelled) = (.success(nil), true)
         (elements, first) = ([], 0)
         defer { waiting = [] }
         return waiting

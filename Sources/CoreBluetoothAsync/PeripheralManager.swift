@@ -61,11 +61,7 @@ public final class PeripheralManager: Sendable {
     /// `CBPeripheralManagerOptionRestoreIdentifierKey` in both. Has one element or none, then ends. The first consumer
     /// that takes it gets it, however late it comes; not after a restart of bluetoothd, which has ended it.
     public var restoredState: EventSequence<RestoredPeripheralState, Never> {
-        core.sequence {
-            $0.addRestoration($1)
-        } giveBack: {
-            $0.giveBack($1)
-        }
+        core.sequence(once: core.restored) { $0.addRestoration($1) }
     }
 
     // MARK: Services

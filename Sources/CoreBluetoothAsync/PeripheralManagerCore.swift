@@ -6,8 +6,15 @@ actor PeripheralManagerCore: ChannelHost {
     nonisolated let executor = QueueExecutor(label: "CoreBluetoothAsync.peripheral")
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
     nonisolated let state = Mutex(CBManagerState.unknown)
-    let delegate = PeripheralManagerDelegate()
+    nonisolated let restored: Once<RestoredPeripheralState>
+    let delegate: PeripheralManagerDelegate
     var channels: ChannelTable { delegate.channels }
+
+    init() {
+        let restored = Once<RestoredPeripheralState>()
+        self.restored = restored
+        delegate = PeripheralManagerDelegate(restored)
+    }
 
     /// On the queue, so that no callback comes before the manager is known.
     nonisolated func start(options: sending [String: Any]?, restoring services: sending [CBMutableService]) {
@@ -21,14 +28,18 @@ actor PeripheralManagerCore: ChannelHost {
     /// How many events wait for a consumer at most.
     static let bufferSize = 256
 
-    /// - Parameter giveBack: Called with what a consumer was sent that has taken nothing.
+    /// - Parameters:
+    ///   - once: What one consumer takes at the end.
+    ///   - giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element>(
+        once: Once<Element>? = nil,
         add: @escaping @Sendable (PeripheralManagerDelegate, EventSubscription<Element, Never>) -> Void,
         giveBack: (@Sendable (PeripheralManagerDelegate, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
-            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) {
-                untouched in
+            let subscription = EventSubscription<Element, Never>(
+                bufferSize: Self.bufferSize, dropped: dropped, once: once
+            ) { untouched in
                 self.post {
                     $0.delegate.pruneEvents()
                     giveBack?($0.delegate, untouched)

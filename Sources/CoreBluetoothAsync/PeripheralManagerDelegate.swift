@@ -65,7 +65,12 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
     private var states = EventHub<CBManagerState, Never>()
     var subscriptions = EventHub<SubscriptionChange, Never>()
     var openedChannels = EventHub<L2CAPChannel, Never>()
-    private var restored = Restoration<RestoredPeripheralState>()
+    private var restored: Restoration<RestoredPeripheralState>
+
+    init(_ restored: Once<RestoredPeripheralState>) {
+        self.restored = Restoration(restored)
+        super.init()
+    }
 
     func start(_ core: PeripheralManagerCore, options: [String: Any]?, restoring services: [CBMutableService]) {
         (self.core, published) = (core, ServiceTable(comparing: services))
@@ -127,10 +132,6 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         if manager != nil { requests.giveBack(untaken) }
     }
 
-    func giveBack(_ states: [RestoredPeripheralState]) {
-        for state in states { restored.giveBack(state) }
-    }
-
     func addRestoration(_ subscription: EventSubscription<RestoredPeripheralState, Never>) {
         restored.add(subscription, isDecided: manager?.state != .unknown)
     }
@@ -169,7 +170,7 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
     func removeAllServices() {
         for number in published.services.keys { forget(number) }
         callOff { $0.allServices = true }
-        restored.state = restored.state.map {
+        restored.once.change {
             RestoredPeripheralState(services: [], advertisementData: $0.advertisementData, channels: $0.channels)
         }
         for request in published.adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
@@ -213,7 +214,7 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
 
     private func endAdvertising(_ error: any Error) {
         callOff { $0.isAdvertising = true }
-        restored.state = restored.state.map {
+        restored.once.change {
             RestoredPeripheralState(services: $0.services, advertisementData: nil, channels: $0.channels)
         }
         if let request = advertising { resume(request, .failure(error)) }
@@ -293,10 +294,11 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         let data = dict[CBPeripheralManagerRestoredStateAdvertisementDataKey] as? [String: Any]
         let channels = peripheral.channelsToRestore
         restoredChannels = RestoredChannels(channels)
-        restored.state = RestoredPeripheralState(
-            services: published.restore(from: dict),
-            advertisementData: data.map { AdvertisementData($0) },
-            channels: channels)
+        restored.once.put(
+            RestoredPeripheralState(
+                services: published.restore(from: dict),
+                advertisementData: data.map { AdvertisementData($0) },
+                channels: channels))
     }
 
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {

@@ -182,6 +182,8 @@ extension Scenarios {
             let states = [peripheral.states, central.states]
             try await within { try await peripheral.waitUntilReady() }
             try await within { try await central.waitUntilReady() }
+            let idle = (peripheral.restoredState, central.restoredState)
+            _ = (await peripheral.isAdvertising, await central.retrievePeripherals(withIdentifiers: []))
             try await world.control("bluetoothd kill")
             try await world.control("bluetoothd start")
             for states in states {
@@ -196,6 +198,10 @@ extension Scenarios {
             #expect(try await within { await peripheral.restoredState.first { _ in true } } == nil)
             let state = try await within { await central.restoredState.first { _ in true } }
             #expect(state == nil)
+            // Nor by the sequences that there were before.
+            #expect(try await within { await idle.0.first { _ in true } } == nil)
+            let other = try await within { await idle.1.first { _ in true } }
+            #expect(other == nil)
         }
 
         @Test("R-19 UP-1 an update of a restored service that could not be published again returns")
@@ -398,6 +404,49 @@ extension Scenarios {
             // It has one element, for one consumer.
             #expect(try await within { await peripheral.restoredState.first { _ in true } } == nil)
             try await within { try await central.cancelPeripheralConnection(heart) }
+        }
+
+        // It was sent to all who were there: two tasks had the same objects; and one that came later, and was the only
+        // one to ask, had nothing.
+        @Test("R-19 restored objects go to one consumer, to the first that takes them, in whatever order they came")
+        func oneConsumer() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { try await publish($0) }
+            let taken = EventLog<Int>()
+            let again = try await left(world, in: directory) { manager in
+                let (first, second) = (manager.restoredState, manager.restoredState)
+                async let one = first.first { _ in true }
+                async let other = second.first { _ in true }
+                taken.append(await [one, other].count { $0 != nil })
+                try await manager.waitUntilReady()
+            }
+            #expect(taken.all == [1])
+            let manager = PeripheralManager(options: Self.options(world, again))
+            try await within { try await manager.waitUntilReady() }
+            var idle: EventSequence<RestoredPeripheralState, Never>? = manager.restoredState
+            let later = manager.restoredState
+            _ = await manager.isAdvertising  // both are known now
+            withExtendedLifetime(idle) {}
+            idle = nil
+            let services = try await within {
+                var services: [[PublishedService]] = []
+                for await state in later { services.append(state.services) }
+                return services
+            }
+            #expect(services.map(\.count) == [1])
+        }
+
+        @Test("R-19 what is withdrawn before it is taken is not handed out, to those who came before that either")
+        func withdrawnUntaken() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { try await publish($0) }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            try await within { try await manager.waitUntilReady() }
+            let restored = manager.restoredState
+            await manager.removeAllServices()
+            await manager.stopAdvertising()
+            let state = try #require(try await within { await restored.first { _ in true } })
+            #expect(state.services == [] && state.advertisementData == nil)
         }
 
         @Test("R-19 services and advertisement withdrawn before the first state are not handed out as restored")
