@@ -109,9 +109,13 @@ actor CentralCore: ChannelHost {
         return try await wait(for: peripheral) { $0.begin(operation, $1, $2) }
     }
 
-    /// What `body` reads of a peripheral.
+    /// What `body` reads of a peripheral. As each awaited call, it renews what the app's object knows: not every change
+    /// of the name has a callback.
     func read<Value: Sendable>(_ peripheral: Peripheral, _ body: @Sendable (PeripheralDelegate) -> Value?) -> Value? {
-        delegate.peripherals[peripheral.identifier].flatMap(body)
+        delegate.peripherals[peripheral.identifier].flatMap {
+            $0.updateHandle()
+            return body($0)
+        }
     }
 
     /// What is not to be begun for a task that is already cancelled checks that before.
@@ -128,6 +132,7 @@ actor CentralCore: ChannelHost {
                     continuation.resume(throwing: BluetoothError.managerReleased)
                     return
                 }
+                delegate.updateHandle()
                 guard state == .poweredOn else {
                     continuation.resume(throwing: BluetoothError.unavailable(state))
                     return

@@ -28,7 +28,8 @@ public final class Peripheral: Sendable {
 
     func update(name: String?, state: CBPeripheralState) { known.withLock { $0 = (name, state) } }
 
-    /// The name of the device, if it is known.
+    /// The name of the device, if it is known. Renewed when the peripheral is found or retrieved, while it is
+    /// connected, and by each awaited call of it, or of the manager about it.
     public var name: String? { known.withLock { $0.name } }
 
     /// Whether it is connected to its manager.

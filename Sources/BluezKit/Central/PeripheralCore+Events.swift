@@ -9,6 +9,8 @@ extension PeripheralCore {
         guard let connectionID = request?.connectionID else { return }
         connected()
         let connection = device?.connection
+        // A manager that was not there when BlueZ told it, as for a link that is up, finds it then.
+        if let name = device?.properties.name { updateName(name) }
         post(
             .connected(
                 connectionID, mtuBytes: connection?.client.reader.table.mtuBytes, isOurs: connection?.ownership.isOurs))
@@ -33,7 +35,7 @@ extension PeripheralCore {
         post(.failed(request.connectionID, AppError(error)))
     }
 
-    /// A name that BlueZ knew already: no callback.
+    /// A name that BlueZ knew already: no callback, unless the app is connected and knew another one.
     func updateName(_ name: String) { post(.name(name, isNews: false)) }
 
     func nameChanged(_ name: String) { post(.name(name, isNews: true)) }

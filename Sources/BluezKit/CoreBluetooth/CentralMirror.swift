@@ -122,8 +122,10 @@ final class CentralMirror: @unchecked Sendable {
             manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error.error)
             manager.preserve(peripheral)
         case .name(let name, let isNews):
-            // Of a change that was on its way when Bluetooth went off, nothing is heard (O-18).
-            guard peripheral.updateName(name), isNews, manager.state == .poweredOn else { return }
+            // A connected app hears of each change (IV-4); but not of one that was on its way when Bluetooth went off
+            // (O-18).
+            guard peripheral.updateName(name), isNews || peripheral.state == .connected, manager.state == .poweredOn
+            else { return }
             peripheral.delegate?.peripheralDidUpdateName(peripheral)
         case .mtu(let bytes, let connectionID): peripheral.update(mtuBytes: bytes, connectionID: connectionID)
         case .bonded(let isBonded, let adapter): peripheral.update(isBonded: isBonded, with: adapter)

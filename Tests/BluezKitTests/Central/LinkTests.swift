@@ -292,4 +292,35 @@ import Testing
             arguments: [.string("org.bluez.Device1"), .properties(["Name": .string("New")]), .strings([])])
         try await central.next("name") { if case .name(heart) = $0 { heart.name == "New" ? true : nil } else { nil } }
     }
+
+    // A name that BlueZ gives with an answer was taken over without a word, on a link as well.
+    @Test("IV-4 a name that comes with an answer of BlueZ is reported if the app is connected and knew another one")
+    func renamedInAnswer() async throws {
+        let (world, central, heart) = try await found(in: SimulatedWorld(.calm))
+        func answer(_ name: String) {
+            central.queue.sync {
+                central.manager.mirror.receive(.peripheral(heart.identity, .name(name, isNews: false)))
+            }
+        }
+        func count() -> Int { central.count { if case .name = $0 { true } else { false } } }
+        answer("Early")
+        #expect(heart.name == "Early" && count() == 0)
+        try await central.connect(heart)
+        #expect(heart.name == "Rig Heart" && count() == 0)
+        for _ in 0..<2 { answer("New") }
+        #expect(heart.name == "New" && count() == 1)
+        withExtendedLifetime(world) {}  // optimized code would release it after its last use
+    }
+
+    // BlueZ has told the name before that manager was there, so that it had none.
+    @Test("O-43 a manager that connects to a link that is up knows the name of the peripheral")
+    func namedInLink() async throws {
+        let (world, central, heart) = try await found()
+        try await central.connect(heart)
+        let other = Central(world)
+        try await other.powerOn()
+        let copy = try #require(other.manager.retrievePeripherals(withIdentifiers: [heart.identifier]).first)
+        try await other.connect(copy)
+        #expect(copy.name == "Rig Heart")
+    }
 }
