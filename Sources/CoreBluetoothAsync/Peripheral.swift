@@ -171,7 +171,7 @@ public final class Peripheral: Sendable {
     /// How many bytes a write can have. Grows when the two sides have agreed on packets of another length, so ask right
     /// before use; 0 without a connection.
     public func maximumWriteValueLength(for type: CBCharacteristicWriteType) async -> Int {
-        await core.read(self) { $0.peripheral.maximumWriteValueLength(for: type) } ?? 0
+        await core.read(self) { $0.isConnected ? $0.peripheral.maximumWriteValueLength(for: type) : nil } ?? 0
     }
 
     // MARK: Notifications

@@ -439,6 +439,24 @@ extension Scenarios {
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
 
+        // What CoreBluetooth says without one is a guess: 512 and 20.
+        @Test("the longest write has no bytes without a connection")
+        func longestWrite() async throws {
+            let (world, central, sink) = try await Self.found("Rig Sink", sinkUUID(1))
+            func lengths() async -> [Int] {
+                [
+                    await sink.maximumWriteValueLength(for: .withResponse),
+                    await sink.maximumWriteValueLength(for: .withoutResponse),
+                ]
+            }
+            #expect(await lengths() == [0, 0])
+            try await within { try await central.connect(sink) }
+            #expect(await lengths().allSatisfy { $0 >= 20 })
+            try await within { try await central.cancelPeripheralConnection(sink) }
+            #expect(await lengths() == [0, 0])
+            withExtendedLifetime(world) {}  // optimized code would release it after its last use
+        }
+
         // Slow: in the rig, the sink answers the cancelled read after five seconds, and BlueZ ends the link two to
         // three seconds after it was asked to.
         @Test(
