@@ -1,5 +1,6 @@
 /// The tasks that connect and disconnect one peripheral. An event goes in, actions come out; every task that was taken
-/// in is named in one `resume`.
+/// in is named in one `resume`. A connection is cancelled before anyone hears of that, so that the peripheral's state
+/// is what the error says.
 struct ConnectionMachine {
     typealias Task = UInt64
 
@@ -67,10 +68,10 @@ struct ConnectionMachine {
         case .idle: return [.resume(task, .success)]
         case .connecting(let tasks), .reconnecting(let tasks):
             state = .cancelling([task], next: [])
-            return tasks.map { .resume($0, .failure) } + [.cancelConnection]
+            return [.cancelConnection] + tasks.map { .resume($0, .failure) }
         case .connected:
             state = .cancelling([task], next: [])
-            return [.linkEnded, .cancelConnection]
+            return [.cancelConnection, .linkEnded]
         case .cancelling(let tasks, let next):
             state = .cancelling(tasks + [task], next: [])
             return next.map { .resume($0, .failure) }
@@ -84,11 +85,11 @@ struct ConnectionMachine {
         case .connecting(let tasks):
             guard let rest = without(tasks) else { return [] }
             state = rest.isEmpty ? .cancelling([], next: []) : .connecting(rest)
-            return [.resume(task, .cancelled)] + (rest.isEmpty ? [.cancelConnection] : [])
+            return (rest.isEmpty ? [.cancelConnection] : []) + [.resume(task, .cancelled)]
         case .reconnecting(let tasks):
             guard let rest = without(tasks) else { return [] }
             state = rest.isEmpty ? .cancelling([], next: []) : .reconnecting(rest)
-            return [.resume(task, .cancelled)] + (rest.isEmpty ? [.cancelConnection] : [])
+            return (rest.isEmpty ? [.cancelConnection] : []) + [.resume(task, .cancelled)]
         case .cancelling(let tasks, let next):
             if let rest = without(tasks) {
                 state = .cancelling(rest, next: next)

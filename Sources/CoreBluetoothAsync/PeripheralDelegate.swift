@@ -41,7 +41,12 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         peripheral.delegate = self
     }
 
-    func updateHandle() { handle?.update(name: peripheral.name, state: peripheral.state) }
+    /// No callback will come: it or the manager was released.
+    private var isClosed: Bool { central == nil }
+
+    func updateHandle() {
+        handle?.update(name: peripheral.name, state: isClosed ? .disconnected : peripheral.state)
+    }
 
     // MARK: Connection
 
@@ -91,10 +96,10 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     /// The app has released the peripheral or the manager.
     func close(_ error: any Error) {
+        central = nil  // before anyone hears of it: then it is closed
         perform(connection.reset(), error)
         for request in continuations.keys { resume(request, .failure(error)) }
         serviceChanges.close()
-        handle?.update(name: peripheral.name, state: .disconnected)  // soon: no callback will come
     }
 
     private func perform(_ actions: [ConnectionMachine.Action], _ error: any Error = CBError(.operationCancelled)) {
@@ -102,7 +107,9 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         for action in actions {
             switch action {
             case .connect: connectNow()
-            case .cancelConnection: central?.manager?.cancelPeripheralConnection(peripheral)
+            case .cancelConnection:
+                central?.manager?.cancelPeripheralConnection(peripheral)
+                updateHandle()
             case .resume(let request, let outcome):
                 let continuation = continuations.removeValue(forKey: request)
                 switch outcome {

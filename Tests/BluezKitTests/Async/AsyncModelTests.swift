@@ -68,7 +68,7 @@ import Testing
         machine.restore(isConnected: false)
         #expect(machine.connect(1) == [] && machine.connect(2) == [])
         #expect(machine.cancel(1) == [.resume(1, .cancelled)] && machine.isPursued)
-        #expect(machine.cancel(2) == [.resume(2, .cancelled), .cancelConnection] && !machine.isPursued)
+        #expect(machine.cancel(2) == [.cancelConnection, .resume(2, .cancelled)] && !machine.isPursued)
         // One that connects now starts over when that has ended.
         #expect(machine.connect(3) == [] && machine.didEnd() == [.connect])
     }
@@ -94,6 +94,17 @@ import Testing
             var isLinked = false
 
             func perform(_ actions: [ConnectionMachine.Action]) throws {
+                // Who catches the error that is the end finds the state that goes with it.
+                let before = actions.prefix { $0 != .cancelConnection }
+                let isTooLate = before.contains {
+                    switch $0 {
+                    case .resume(_, .failure), .resume(_, .cancelled), .linkEnded: true
+                    case .resume(_, .success), .connect, .cancelConnection: false
+                    }
+                }
+                guard before.count == actions.count || !isTooLate else {
+                    throw Broken(description: "cancelled too late: \(events)")
+                }
                 for action in actions {
                     switch action {
                     case .connect:

@@ -555,6 +555,31 @@ extension Scenarios {
             try await world.awaitConnections("sink", 0)
         }
 
+        // The connection was cancelled after those who wait had been told, who still read `.connected`.
+        @Test(
+            "CN-7 who catches the end of a connection finds the peripheral's state to be so",
+            arguments: ["cancelled", "released"])
+        func stateAtEnd(_ end: String) async throws {
+            let world = try await Worlds.make()
+            var central: CentralManager? = CentralManager(options: world.managerOptions)
+            let sink = try await Self.find("Rig Sink", sinkUUID(1), try #require(central))
+            try await within { [central] in try await central?.connect(sink) }
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
+            let values = sink.values(for: characteristic)
+            let seen = EventLog<CBPeripheralState>()
+            Task { do { for try await _ in values {} } catch { seen.append(sink.state) } }
+            _ = try await within { try await sink.readRSSI() }
+            if end == "cancelled" {
+                try await within { [central] in try await central?.cancelPeripheralConnection(sink) }
+            }
+            central = nil
+            let state = try await seen.next("the end of the values") { $0 }
+            #expect(state == .disconnecting || state == .disconnected)
+            try await world.awaitConnections("sink", 0)
+        }
+
         @Test("CN-1 releasing the peripheral ends its connection")
         func releasesPeripheral() async throws {
             let world = try await Worlds.make()
