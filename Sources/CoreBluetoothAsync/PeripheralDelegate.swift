@@ -20,7 +20,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     private var continuations: [UInt64: Continuation] = [:]
     private var bondRemovals: Set<UInt64> = []
 
-    private var attributes: [UInt64: CBAttribute] = [:]
+    private(set) var attributes: [UInt64: CBAttribute] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
     private var values = ValueHubs()
     /// Subscribed to by `setNotifyValue` with success, whether or not there are consumers of values.
@@ -205,10 +205,18 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
                 case (.setNotify(true, let number), .cancelled, _):
                     // If it was made, it is not wanted any more.
                     if lanes[lane.rawValue].made?.number == request.number { add(.followConsumers(number)) }
-                case (.followConsumers(let number), .failed, .failure(let error)): values.end(number, error)
+                case (.followConsumers(let number), .failed, .failure(let error)):
+                    // Those who came after it, perhaps an end of the subscription, have an answer of their own.
+                    if !isToFollow(number, lane) { values.end(number, error) }
                 default: break
                 }
             }
+        }
+    }
+
+    private func isToFollow(_ number: UInt64, _ lane: Lane) -> Bool {
+        lanes[lane.rawValue].all.contains {
+            if case .followConsumers(number) = $0.content { true } else { false }
         }
     }
 
@@ -299,7 +307,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     // MARK: Attributes
 
-    private func number(_ attribute: CBAttribute) -> UInt64 {
+    func number(_ attribute: CBAttribute) -> UInt64 {
         if let known = numbers[ObjectIdentifier(attribute)] { return known }
         let number = Number.next()
         (numbers[ObjectIdentifier(attribute)], attributes[number]) = (number, attribute)
@@ -309,30 +317,6 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     private func attribute<Attribute: CBAttribute>(_ number: UInt64) throws -> Attribute {
         guard let found = attributes[number] as? Attribute else { throw CBError(.invalidHandle) }
         return found
-    }
-
-    func services(_ services: [CBService]?) -> [Service]? { services?.map { Service(number: number($0), $0) } }
-
-    func characteristics(_ service: CBService) -> [Characteristic]? {
-        service.characteristics?.map { Characteristic(number: number($0), $0) }
-    }
-
-    func descriptors(_ characteristic: CBCharacteristic) -> [Descriptor]? {
-        characteristic.descriptors?.map { Descriptor(number: number($0), $0) }
-    }
-
-    func knownServices() -> [Service]? { connection.isConnected ? services(peripheral.services) : nil }
-
-    func knownCharacteristics(of service: Service) -> [Characteristic]? {
-        (attributes[service.number] as? CBService).flatMap { characteristics($0) }
-    }
-
-    func knownDescriptors(of characteristic: Characteristic) -> [Descriptor]? {
-        (attributes[characteristic.number] as? CBCharacteristic).flatMap { descriptors($0) }
-    }
-
-    func isNotifying(_ characteristic: Characteristic) -> Bool {
-        (attributes[characteristic.number] as? CBCharacteristic)?.isNotifying ?? false
     }
 
     // MARK: Values

@@ -46,6 +46,35 @@ import Testing
         other.cancel()
     }
 
+    // It ended with the answer to what was asked before it was there: here a subscription, on Apple's systems the end
+    // of one as well.
+    @Test("a consumer of values that comes while the subscription of the one before it fails is subscribed")
+    func comesAfterFailure() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = CentralManager(options: world.managerOptions)
+        let sink = try await Scenarios.AsyncCentralScenarios.find("Rig Sink", sinkUUID(1), central)
+        try await within { try await central.connect(sink) }
+        let characteristic = try await within {
+            try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+        }
+        for member in ["AcquireNotify", "StartNotify"] {
+            world.simulator.inject(SimulatorFault(member, .fail(name: "org.bluez.Error.Failed", message: "no")))
+        }
+        world.simulator.hangDaemon()
+        var first: EventSequence<Data, any Error>? = sink.values(for: characteristic)
+        _ = await sink.isNotifying(characteristic)  // BlueZ is asked now
+        withExtendedLifetime(first) {}
+        first = nil
+        _ = await sink.isNotifying(characteristic)
+        let second = sink.values(for: characteristic)
+        _ = await sink.isNotifying(characteristic)
+        world.simulator.continueDaemon()
+        try await eventually("the second is subscribed") { await sink.isNotifying(characteristic) }
+        #expect(world.simulator.calls("StartNotify").count + world.simulator.calls("AcquireNotify").count > 1)
+        try await world.control("sink notify 0013 07")
+        #expect(try await within { try await second.first { _ in true } } == Data([7]))
+    }
+
     // BlueZ's own time limit is half a minute.
     @Test("removeBond ends when Bluetooth goes off, although bluetoothd has not answered it")
     func removesBond() async throws {
