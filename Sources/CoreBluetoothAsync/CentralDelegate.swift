@@ -287,7 +287,9 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
             if state != .poweredOff { restored.end() }
             for delegate in peripherals.values { delegate.reset(error, isInvalid: state != .poweredOff) }
         } else {
-            endWaitingScans(BluetoothError.unavailable(state))
+            let error = BluetoothError.unavailable(state)
+            endWaitingScans(error)
+            for delegate in peripherals.values { delegate.suspend(error) }
         }
         states.send(state)
         events.send(.didUpdateState(state))

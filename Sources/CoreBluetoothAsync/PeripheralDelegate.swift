@@ -94,6 +94,13 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         bondRemovals = []
     }
 
+    /// Bluetooth is not on where something was restored: what a keeper had connected waits for it, as an attempt.
+    func suspend(_ error: any Error) {
+        guard connection.isConnected, peripheral.state != .connected else { return updateHandle() }
+        perform(connection.reset(), error)
+        restore()
+    }
+
     /// The app has released the peripheral or the manager.
     func close(_ error: any Error) {
         central = nil  // before anyone hears of it: then it is closed
