@@ -96,6 +96,11 @@ actor CentralCore: ChannelHost {
     }
 
     func disconnect(_ peripheral: Peripheral) async throws {
+        if peripheral.core === self, let state = delegate.manager?.state, state != .poweredOn,
+            delegate.peripherals[peripheral.identifier]?.callOff() == true
+        {
+            return
+        }
         _ = try await wait(for: peripheral) { $0.disconnect($1, $2) }
     }
 

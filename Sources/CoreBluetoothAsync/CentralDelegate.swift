@@ -279,6 +279,7 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
         }
         if state == .poweredOn {
             restored.hasBeenOn = true
+            for delegate in peripherals.values { delegate.bluetoothIsOn() }
             // The app has let go of the restored one meanwhile.
             if scans.isEmpty, central.isScanning { central.stopScan() }
         } else if restored.hasBeenOn {

@@ -25,4 +25,22 @@ extension PeripheralDelegate {
     func isNotifying(_ characteristic: Characteristic) -> Bool {
         (attributes[characteristic.number] as? CBCharacteristic)?.isNotifying ?? false
     }
+
+    // MARK: Values and changes
+
+    func send(_ value: Data, of characteristic: CBCharacteristic) {
+        if let number = numbers[ObjectIdentifier(characteristic)] { values.send(value, number) }
+    }
+
+    /// It was restored with these subscriptions.
+    func keepEarlyValues() {
+        for characteristic in peripheral.services?.flatMap({ $0.characteristics ?? [] }) ?? []
+        where characteristic.isNotifying { values.keepEarly(number(characteristic)) }
+    }
+
+    func addServiceChanges(_ subscription: EventSubscription<[Service], Never>) { serviceChanges.add(subscription) }
+
+    func pruneServiceChanges() { serviceChanges.prune() }
+
+    func send(changes: [Service]) { serviceChanges.send(changes) }
 }

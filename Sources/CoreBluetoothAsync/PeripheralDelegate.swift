@@ -7,12 +7,20 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     /// The answer that opens a channel says which one only if it is no error, so channels have a queue of their own.
     private enum Lane: Int, CaseIterable { case attributes, channels }
 
+    /// Whether `peripheral` can be used.
+    private enum Standing {
+        case valid
+        /// It belongs to a system service that has gone: another object has to be retrieved.
+        case invalid
+        /// It was restored, and waits for Bluetooth: it is ended when that is on.
+        case calledOff
+    }
+
     /// What the app holds. When that is released, so is this.
     weak var handle: Peripheral?
     private(set) var peripheral: CBPeripheral
     private weak var central: CentralDelegate?
-    /// `peripheral` belongs to a system service that has gone: another object has to be retrieved.
-    private var isInvalid = false
+    private var standing = Standing.valid
 
     private var connection = ConnectionMachine()
     private var connectOptions: [String: Any]?
@@ -21,11 +29,11 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     private var bondRemovals: Set<UInt64> = []
 
     private(set) var attributes: [UInt64: CBAttribute] = [:]
-    private var numbers: [ObjectIdentifier: UInt64] = [:]
-    private var values = ValueHubs()
+    private(set) var numbers: [ObjectIdentifier: UInt64] = [:]
+    var values = ValueHubs()
     /// Subscribed to by `setNotifyValue` with success, whether or not there are consumers of values.
     private var subscribed: Set<UInt64> = []
-    private var serviceChanges = EventHub<[Service], Never>()
+    var serviceChanges = EventHub<[Service], Never>()
 
     init(_ peripheral: CBPeripheral, of central: CentralDelegate) {
         (self.peripheral, self.central) = (peripheral, central)
@@ -35,7 +43,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     }
 
     func adopt(_ peripheral: CBPeripheral) {
-        isInvalid = false
+        if standing == .invalid { standing = .valid }
         guard peripheral !== self.peripheral else { return }
         self.peripheral = peripheral
         peripheral.delegate = self
@@ -45,7 +53,8 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     private var isClosed: Bool { central == nil }
 
     func updateHandle() {
-        handle?.update(name: peripheral.name, state: isClosed ? .disconnected : peripheral.state)
+        let hasEnded = isClosed || standing == .calledOff
+        handle?.update(name: peripheral.name, state: hasEnded ? .disconnected : peripheral.state)
     }
 
     // MARK: Connection
@@ -70,6 +79,22 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         perform(connection.disconnect(request))
     }
 
+    /// Ends what was restored while Bluetooth is not on, and the system takes no commands.
+    /// - Returns: Whether there is anything.
+    func callOff() -> Bool {
+        guard peripheral.state == .connecting || peripheral.state == .connected else { return false }
+        standing = .calledOff
+        perform(connection.reset())
+        return true
+    }
+
+    func bluetoothIsOn() {
+        guard standing == .calledOff else { return }
+        standing = .valid
+        restore()
+        perform(connection.disconnect(Number.next()))
+    }
+
     /// Takes over what the system does.
     private func restore() {
         switch peripheral.state {
@@ -88,7 +113,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     /// Bluetooth is off, or another system service: everything has ended, and no callback comes.
     func reset(_ error: any Error, isInvalid: Bool) {
-        self.isInvalid = self.isInvalid || isInvalid
+        if isInvalid { standing = .invalid }
         perform(connection.reset(), error)
         for request in bondRemovals { resume(request, .failure(error)) }
         bondRemovals = []
@@ -132,13 +157,13 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     /// Takes another object if the one it has is invalid.
     func renew() {
-        guard isInvalid else { return }
+        guard standing == .invalid else { return }
         central?.manager?.retrievePeripherals(withIdentifiers: [peripheral.identifier]).first.map(adopt)
     }
 
     private func connectNow() {
         renew()
-        if isInvalid {
+        if standing == .invalid {
             perform(connection.didEnd(), CBError(.unknownDevice))
         } else {
             central?.manager?.connect(peripheral, options: connectOptions)
@@ -341,10 +366,6 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         if values.prune(number), connection.isConnected { add(.followConsumers(number)) }
     }
 
-    func addServiceChanges(_ subscription: EventSubscription<[Service], Never>) { serviceChanges.add(subscription) }
-
-    func pruneServiceChanges() { serviceChanges.prune() }
-
     // MARK: What callbacks change
 
     func invalidate(_ attribute: CBAttribute) {
@@ -365,18 +386,6 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         // A consumer that is not told its end is subscribed.
         if values.hasConsumers(number) { add(.followConsumers(number)) } else { subscribed.remove(number) }
     }
-
-    func send(_ value: Data, of characteristic: CBCharacteristic) {
-        if let number = numbers[ObjectIdentifier(characteristic)] { values.send(value, number) }
-    }
-
-    /// It was restored with these subscriptions.
-    func keepEarlyValues() {
-        for characteristic in peripheral.services?.flatMap({ $0.characteristics ?? [] }) ?? []
-        where characteristic.isNotifying { values.keepEarly(number(characteristic)) }
-    }
-
-    func send(changes: [Service]) { serviceChanges.send(changes) }
 
     /// There is room for writes without response again.
     func retry() { perform(lanes[Lane.attributes.rawValue].retry(), .attributes) }

@@ -367,6 +367,40 @@ extension Scenarios {
             #expect(heart.state == .disconnected)
         }
 
+        // It threw that Bluetooth is off, and the attempt was made when it was on.
+        @Test("R-8 a restored connect that is cancelled while Bluetooth is off does not come back with it")
+        func cancelsWhileOff() async throws {
+            let world = try await Worlds.make()
+            try await world.control("heart vanish")
+            let identifier = try #require(UUID(uuidString: RestorationScenarios.heart))
+            let directory = try await left(
+                world,
+                byCentral: { manager in
+                    try await manager.waitUntilReady()
+                    let heart = await manager.retrievePeripherals(withIdentifiers: [identifier])
+                    let pending = Task { try await manager.connect(heart[0]) }
+                    while heart[0].state != .connecting { await Task.yield() }
+                    return [heart, pending]
+                })
+            let observer = CentralManager(options: world.managerOptions)
+            try await within { try await observer.waitUntilReady() }
+            try await world.control("rig power off")
+            try await within { for await state in observer.states where state != .poweredOn { return } }
+            let central = CentralManager(options: Self.options(world, directory))
+            let heart = try #require(try await restored(central).peripherals.first)
+            #expect(heart.state == .connecting && central.state == .poweredOff)
+            try await within { try await central.cancelPeripheralConnection(heart) }
+            #expect(heart.state == .disconnected)
+            try await world.control("rig power on")
+            try await within { for await state in central.states where state == .poweredOn { return } }
+            try await world.heartReturns()
+            _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+            #expect(heart.state == .disconnected)
+            // It can be connected again.
+            try await within { try await central.connect(heart) }
+            try await within { try await central.cancelPeripheralConnection(heart) }
+        }
+
         // Slow: in the rig, BlueZ makes a link and ends it.
         @Test(
             "R-19 R-13 restored objects are not lost with a consumer that ends before it takes them", arguments: 0...2)
