@@ -255,7 +255,7 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
         let found = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
         let handles = found.compactMap { handle($0) }
-        if central.hasBeenKept { for peripheral in found { peripherals[peripheral.identifier]?.keepEarlyValues() } }
+        for peripheral in found { peripherals[peripheral.identifier]?.keepEarlyValues() }
         scan = ScanParameters(restored: dict)
         let channels = central.endedChannels(in: dict)
         restored.once.put(

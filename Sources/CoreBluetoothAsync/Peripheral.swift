@@ -188,7 +188,8 @@ public final class Peripheral: Sendable {
     /// ```
     ///
     /// When the last of its consumers is gone, it unsubscribes, unless ``setNotifyValue(_:for:)`` has subscribed as
-    /// well. The peripheral is kept as long as the sequence is.
+    /// well. The peripheral is kept as long as the sequence is. The values of a restored subscription, the last 10,000,
+    /// wait for its first consumer.
     /// - Parameters:
     ///   - characteristic: One that notifies or indicates.
     ///   - bufferSize: How many values wait at most: the newest ones. By default all wait, and none is lost; give a

@@ -12,9 +12,6 @@ func withoutResuming(_ options: [String: Any]?) -> [String: Any]? {
 }
 
 extension CBCentralManager {
-    /// In `willRestoreState`: whether a keeper has continued, and values that were missed follow.
-    var hasBeenKept: Bool { restoration?.kept != nil }
-
     /// In `willRestoreState`: the channels of the earlier process, by peripheral.
     func endedChannels(in dictionary: [String: Any]) -> [UUID: [CBL2CAPPSM]] {
         let channels = dictionary[BluezCentralManagerRestoredStateEndedChannelsKey] as? [UUID: [NSNumber]]
@@ -132,8 +129,6 @@ extension CentralCore {
 }
 
 extension CBCentralManager {
-    var hasBeenKept: Bool { false }
-
     func endedChannels(in dictionary: [String: Any]) -> [UUID: [CBL2CAPPSM]] { [:] }
 
     func bondedPeripherals() -> [CBPeripheral] { [] }

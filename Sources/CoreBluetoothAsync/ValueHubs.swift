@@ -1,7 +1,7 @@
 import CoreBluetooth
 
-/// The consumers of characteristics' values, by the numbers of these; and the values of subscriptions that a keeper has
-/// continued, until their first consumers.
+/// The consumers of characteristics' values, by the numbers of these; and the values of subscriptions that were
+/// restored, until their first consumers.
 struct ValueHubs {
     /// How many wait for the first consumer of a characteristic. The oldest are dropped.
     private static let mostEarly = 10_000

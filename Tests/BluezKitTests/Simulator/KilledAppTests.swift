@@ -140,6 +140,39 @@ import Testing
         #expect(world.heart.isConnected)
     }
 
+    // They were kept only if a keeper had been there, although CoreBluetooth subscribes again without one.
+    @Test("R-9 RS-15 values of a restored subscription wait until the app asks for them, without a keeper too")
+    func earlyValues() async throws {
+        let (world, directory) = (try await SimulatedWorld(.calm), try TemporaryDirectory())
+        func options() -> [String: Any] { world.managerOptions.merging(directory.centralOptions) { $1 } }
+        let before = CentralManager(options: options())
+        let old = try await Scenarios.AsyncCentralScenarios.find("Rig Sink", sinkUUID(1), before)
+        try await within {
+            try await before.connect(old)
+            _ = try await old.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1))
+            let notifying = try await old.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            try await old.setNotifyValue(true, for: notifying)
+        }
+        world.simulator.killApp()
+        let next = CentralManager(options: options())
+        let state = try #require(try await within { await next.restoredState.first { _ in true } })
+        let sink = try #require(state.peripherals.first)
+        try await within { try await next.waitUntilReady() }
+        let services = await sink.services
+        let service = try #require(services?.first { $0.uuid == sinkUUID(1) })
+        let known = try #require(await sink.characteristics(of: service))
+        let readable = try #require(known.first { $0.uuid == sinkUUID(0x10) })
+        let notifying = try #require(known.first { $0.uuid == sinkUUID(0x13) })
+        for number in UInt8(1)...20 {
+            // It is subscribed again after one of the first; and what was notified before an answer is there with it.
+            world.sink.notify(sinkUUID(0x13).uuidString, [number])
+            _ = try await within { try await sink.readValue(for: readable) }
+        }
+        let values = sink.values(for: notifying)
+        #expect(try await within { try await values.first { $0 == Data([20]) } } != nil)
+        withExtendedLifetime((before, old)) {}
+    }
+
     @Test("two apps on two adapters: one is killed, and the other one continues")
     func oneOfTwo() async throws {
         let world = try await SimulatedWorld(.calm)
