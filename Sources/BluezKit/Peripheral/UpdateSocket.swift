@@ -36,8 +36,8 @@ final class UpdateSocket {
     /// - Parameters:
     ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
     ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.
-    ///   - onStuck: What goes another way waits, and BlueZ has read nothing for ``BlueZTiming/GATT/unreadSocket``. Again
-    ///     after each such time.
+    ///   - onStuck: What goes another way waits, and BlueZ has read nothing for ``BlueZTiming/GATT/unreadSocket``.
+    ///     Again after each such time.
     init?(descriptor: Int32, bus: BlueZBus, onEnd: @escaping () -> Void, onStuck: @escaping () -> Void = {}) {
         // One that a source watches must stay open until the source has let go of it.
         let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
@@ -131,8 +131,8 @@ final class UpdateSocket {
 
     var isDrained: Bool { socket.isDrained }
 
-    /// Whether the central may not get something that was sent, if BlueZ has closed the socket. A socket whose other end
-    /// is closed does not tell what was not read, so what was sent just now counts.
+    /// Whether the central may not get something that was sent, if BlueZ has closed the socket. A socket whose other
+    /// end is closed does not tell what was not read, so what was sent just now counts.
     var mayHaveLost: Bool {
         waiting.contains { $0.data != nil }
             || lastSent.map { $0.later(by: bus.timing.gatt.updateReading) > DispatchQueue.now } ?? false

@@ -61,8 +61,8 @@ import Testing
         #expect(log.all == ["first", "second"])
     }
 
-    // A process that was stopped between two signals of BlueZ told its app that a link had ended, and then that Bluetooth
-    // was off; or it took another adapter although its own had come back.
+    // A process that was stopped between two signals of BlueZ told its app that a link had ended, and then that
+    // Bluetooth was off; or it took another adapter although its own had come back.
     @Test("O-18 a timer of a process that was held up comes after what has arrived meanwhile")
     func lateTimers() async throws {
         let script = try await ScriptedBus()

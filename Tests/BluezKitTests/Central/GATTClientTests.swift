@@ -323,8 +323,8 @@ import Testing
         #expect(stage.app.peripheral.maximumWriteValueLength(for: .withoutResponse) == 182)
     }
 
-    // Each call failed first: the app heard of an error, and of the new state after it. An attempt that BlueZ was at lost
-    // its lease.
+    // Each call failed first: the app heard of an error, and of the new state after it. An attempt that BlueZ was at
+    // lost its lease.
     @Test(
         "CN-10 ST-6 an operation that runs when the bus is lost is not answered: the app hears of the new state alone")
     func lostBus() async throws {
@@ -338,8 +338,8 @@ import Testing
         #expect(try await stage.app.callbacks() == [])
     }
 
-    // BlueZ may make a link without `Connected`. That it is up and that it is resolved was one signal then, and the second
-    // of these did not wait for the question that the first had asked: 20 bytes instead of 182.
+    // BlueZ may make a link without `Connected`. That it is up and that it is resolved was one signal then, and the
+    // second of these did not wait for the question that the first had asked: 20 bytes instead of 182.
     @Test("RW-6 the MTU of a link that BlueZ does not signal is known in didConnect")
     func unsignalledMTU() async throws {
         let stage = try await Stage(mtu: .seconds(3600))

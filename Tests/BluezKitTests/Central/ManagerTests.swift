@@ -125,10 +125,15 @@ import Testing
         }
         sink.delegate = central
         central.manager.stopScan()
-        if sink.state != .connected && sink.state != .connecting { central.manager.connect(sink) }
-        // Whatever came before, the last request is carried out.
+        // Whichever was the last request, it is carried out; and then the next one.
         while sink.state != .connected {
-            try await central.next("connection") { if case .connected = $0 { true } else { nil } }
+            if sink.state == .disconnected { central.manager.connect(sink) }
+            try await central.next("a change") {
+                switch $0 {
+                case .connected, .disconnected: true
+                default: nil
+                }
+            }
         }
         _ = try await central.discoverServices(sink)
     }

@@ -146,8 +146,8 @@ extension Scenarios {
             #expect(try await nextChange().isEmpty)
             let services = try await central.discoverServices(sink)
             #expect(services.map(\.uuid) == [sinkUUID(1), sinkUUID(3)] && services[0] === main)
-            // bluetoothd 5.66 misses a change that comes while it still reads the last one (Docs/COMPATIBILITY.md): these
-            // reads wait for its own.
+            // bluetoothd 5.66 misses a change that comes while it still reads the last one (Docs/COMPATIBILITY.md):
+            // these reads wait for its own.
             let hello = try await central.characteristic(sinkUUID(0x10), of: sinkUUID(1), on: sink)
             for _ in 0..<4 { _ = try await central.read(hello).get() }
             try await world.control("sink services remove")

@@ -42,6 +42,8 @@ extension Scenarios {
                 for line in ["bluetoothd kill", line, "bluetoothd start"] {
                     if let line { try await world.control(line) }
                 }
+                // What is advertised while the last link ends Linux may advertise as not connectable, without its data.
+                if Worlds.isRig { try await world.awaitConnections("central", 0) }
             }
 
             /// How often a central finds the service 0100.

@@ -205,7 +205,7 @@ import Testing
         try await phone.connect(to: "00:B1:5E:00:00:01")
         let values = phone.values(of: sinkUUID(0x110).line)
         try await phone.subscribe(sinkUUID(0x110).line)
-        try await eventually("the app is told") {
+        try await eventually("the app has heard of it") {
             publisher.count { if case .subscribed = $0 { true } else { false } } == 1
         }
         #expect(publisher.manager.updateValue(Data([UInt8(run)]), for: characteristic, onSubscribedCentrals: nil))

@@ -87,7 +87,7 @@ extension BlueZTiming {
         times.link.settling = times.link.settling / 10
         times.link.backOff = times.link.backOff / 10
         times.link.longestBackOff = times.link.longestBackOff / 10
-        // The simulated daemon says in one turn that links have ended and that Bluetooth is off. The bus may pause there.
+        // The simulated daemon says in one turn that links have ended and that Bluetooth is off. The bus may pause.
         times.link.heldLoss = .milliseconds(100)
         times.link.leaseRetry = times.link.leaseRetry / 10
         times.link.secondAttempt = times.link.secondAttempt / 10
