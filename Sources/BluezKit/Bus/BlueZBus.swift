@@ -131,8 +131,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         return timer
     }
 
-    /// This process may have been stopped while a timer ran, or its queue held up: then what has arrived comes first, as
-    /// it may change what is to be done. A second at most.
+    /// This process may have been stopped while a timer ran, or its queue held up: then what has arrived comes first,
+    /// as it may change what is to be done. A second at most.
     private struct LateTimer {
         static let pause = Duration.milliseconds(10)
         let due: DispatchTime

@@ -347,14 +347,13 @@ extension CentralRole {
         var changes = try device.apply(&reader, uuids: store.uuids)
         try device.invalidate(&reader)
         if changes.contains(.connected), !device.properties.isConnected { store.linkEnded(device.path) }
-        // BlueZ does not signal an RSSI that has not changed; without any link names and services come from the air too.
+        // BlueZ does not signal an RSSI that has not changed; without any link names and services are from the air too.
         let hasLink = device.connection != nil || device.properties.isConnected
         if !hasLink, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
         // In the link of a dead process it may advertise, and nothing but its address is known: it is reported when it
         // was read. A connection that is being checked is read already.
-        if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement),
-            device.connection?.phase != .checking
-        {
+        let isChecked = device.connection?.phase == .checking
+        if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement), !isChecked {
             discovery.readUnknown(device.path.rawValue)
             changes.remove(.advertisement)
         }
