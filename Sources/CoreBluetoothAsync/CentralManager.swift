@@ -124,7 +124,8 @@ public final class CentralManager: Sendable {
 
     /// Ends the connection, or the attempt to make one, and waits for it. Operations that are under way throw
     /// `CBError.operationCancelled`. If there is no connection, it does nothing. One that was restored, while Bluetooth
-    /// has not been on yet, is called off without waiting, and ends when it is.
+    /// has not been on yet, is called off without waiting, and ends when it is; if the program ends before that, it is
+    /// restored again.
     ///
     /// Cancelling the task ends only the waiting.
     /// - Throws: ``BluetoothError/unavailable(_:)`` if Bluetooth is not on: then there is no connection either.

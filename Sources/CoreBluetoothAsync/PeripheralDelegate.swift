@@ -383,8 +383,12 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     func notificationsEnded(_ characteristic: CBCharacteristic) {
         guard let number = numbers[ObjectIdentifier(characteristic)] else { return }
         values.forgetEarly(number)
-        // A consumer that is not told its end is subscribed.
-        if values.hasConsumers(number) { add(.followConsumers(number)) } else { subscribed.remove(number) }
+        guard values.hasConsumers(number) else {
+            subscribed.remove(number)
+            return
+        }
+        // A consumer that has not ended is subscribed, by what waits for that or was made just now, or once more.
+        if !isToFollow(number, .attributes) { add(.followConsumers(number)) }
     }
 
     /// There is room for writes without response again.

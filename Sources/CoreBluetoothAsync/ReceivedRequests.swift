@@ -37,8 +37,10 @@ struct ReceivedRequests {
         }
         guard !free.isEmpty else { return }
         consumers.prune()
-        guard consumers.isEmpty else { return free.forEach { send($0) } }
-        early = (free + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+        if !consumers.isEmpty { free.forEach { send($0) } }
+        // One may have ended meanwhile.
+        let rest = free.filter { open[$0.number]?.holders == 0 }
+        if !rest.isEmpty { early = (rest + (early ?? [])).suffix(PeripheralManagerCore.bufferSize) }
     }
 
     private mutating func send(_ request: ATTRequest) {

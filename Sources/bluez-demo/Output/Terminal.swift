@@ -1,5 +1,6 @@
 import BluezDBus
 import Glibc
+import Synchronization
 
 /// The terminal to which standard output is connected, if any.
 enum Terminal {
@@ -34,14 +35,20 @@ enum Terminal {
         return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
     }
 
-    /// Sets whether the terminal echoes typed keys, which would disturb the live view.
+    /// Whether this program has switched the echo off.
+    private static let isEchoOff = Atomic(false)
+
+    /// Sets whether the terminal echoes typed keys, which would disturb the live view. On only if this had set it off:
+    /// a pager, which shares the terminal, has its own setting.
     static func setEcho(_ isOn: Bool) {
+        if isOn, !isEchoOff.load(ordering: .relaxed) { return }
         // A background job that changes the terminal is stopped.
         guard tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
         var attributes = termios()
         guard tcgetattr(STDIN_FILENO, &attributes) == 0 else { return }
         if isOn { attributes.c_lflag |= tcflag_t(ECHO) } else { attributes.c_lflag &= ~tcflag_t(ECHO) }
         tcsetattr(STDIN_FILENO, TCSANOW, &attributes)
+        isEchoOff.store(!isOn, ordering: .relaxed)
     }
 
     /// Writes everything.

@@ -48,8 +48,10 @@ import Testing
 
     // It ended with the answer to what was asked before it was there: here a subscription, on Apple's systems the end
     // of one as well.
-    @Test("a consumer of values that comes while the subscription of the one before it fails is subscribed")
-    func comesAfterFailure() async throws {
+    @Test(
+        "a consumer of values that comes while the subscription of the one before it fails is subscribed, or gets the error",
+        arguments: [false, true])
+    func comesAfterFailure(isRefusedForGood: Bool) async throws {
         let world = try await SimulatedWorld(.calm)
         let central = CentralManager(options: world.managerOptions)
         let sink = try await Scenarios.AsyncCentralScenarios.find("Rig Sink", sinkUUID(1), central)
@@ -58,7 +60,9 @@ import Testing
             try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
         }
         for member in ["AcquireNotify", "StartNotify"] {
-            world.simulator.inject(SimulatorFault(member, .fail(name: "org.bluez.Error.Failed", message: "no")))
+            world.simulator.inject(
+                SimulatorFault(
+                    member, times: isRefusedForGood ? nil : 1, .fail(name: "org.bluez.Error.Failed", message: "no")))
         }
         world.simulator.hangDaemon()
         var first: EventSequence<Data, any Error>? = sink.values(for: characteristic)
@@ -69,6 +73,12 @@ import Testing
         let second = sink.values(for: characteristic)
         _ = await sink.isNotifying(characteristic)
         world.simulator.continueDaemon()
+        guard !isRefusedForGood else {
+            let error = await thrown { try await within { for try await _ in second {} } }
+            #expect(error is CBATTError || error is CBError)
+            #expect(world.simulator.calls("StartNotify").count <= 3)
+            return
+        }
         try await eventually("the second is subscribed") { await sink.isNotifying(characteristic) }
         #expect(world.simulator.calls("StartNotify").count + world.simulator.calls("AcquireNotify").count > 1)
         try await world.control("sink notify 0013 07")
