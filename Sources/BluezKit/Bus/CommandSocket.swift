@@ -45,9 +45,12 @@ final class CommandSocket {
     var isAwaited: Bool { writable != nil }
 
     /// Whether BlueZ has read everything.
-    var isDrained: Bool {
+    var isDrained: Bool { unread == 0 }
+
+    /// How much BlueZ has not read, in units of the kernel's.
+    var unread: Int32 {
         var unread: Int32 = 0
-        return ioctl(descriptor, UInt(TIOCOUTQ), &unread) != 0 || unread == 0
+        return ioctl(descriptor, UInt(TIOCOUTQ), &unread) == 0 ? unread : 0
     }
 
     /// Calls `body` once, when there is room again or the socket is broken.

@@ -370,8 +370,7 @@ final class GATTClient: CustomStringConvertible {
         guard attempts > 0, isPending(), let caller = countedProxy(device.path, BlueZ.device),
             let adapter = device.path.parent
         else { return }
-        // What it answers because of the end of the link comes before this answer.
-        // The next link has another client.
+        // What it answers because of the end of the link comes before this answer. The next link has another client.
         caller.get("Connected") { [self, weak unanswered = central.unanswered] result in
             var reader = (try? result.get())?.reader
             let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
@@ -381,7 +380,8 @@ final class GATTClient: CustomStringConvertible {
                 $0.removeDevice(device.path, completion: $1)
             } answered: { _ in
                 // 5.73 and later may answer and keep it, if they do not know yet that the link's services have ended.
-                guard device.removals == removals, device.connection?.phase != .attempting else { return }
+                let now = self.central.store.known(device.identity) ?? device
+                guard device.removals == removals, now.connection?.phase != .attempting else { return }
                 self.forgetIfStuck(calls, attempts: attempts - 1)
             }
         }

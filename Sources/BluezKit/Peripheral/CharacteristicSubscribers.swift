@@ -137,13 +137,20 @@ final class CharacteristicSubscribers {
     }
 
     /// BlueZ 5.80 and later read no more of a socket whose central they do not find by its link's address, which a
-    /// pairing may have changed (src/gatt-database.c, `sock_io_read`). Signals reach it. A bluetoothd that hangs does
-    /// not answer, and reads when it resumes.
+    /// pairing may have changed (src/gatt-database.c, `sock_io_read`). Signals reach it. What was in the socket is
+    /// lost, so it counts as subscribed again (O-37). A bluetoothd that hangs does not answer; one that has resumed
+    /// reads.
     private func socketIsStuck(of path: String) {
         let socket = sockets[path]
         core.role.updates.afterPing { [weak self] in
-            guard let self, let socket, sockets[path] === socket, !socket.isDrained else { return }
-            closeSocket(of: path)
+            guard let self, let socket, sockets[path] === socket, case let unread = socket.unread, unread > 0 else {
+                return
+            }
+            core.bus.after(core.bus.timing.gatt.updateReading) { [weak self] in
+                guard let self, sockets[path] === socket, socket.unread == unread else { return }
+                closeSocket(of: path)
+                tell(book.subscribed(path))
+            }
         }
     }
 

@@ -26,8 +26,9 @@ final class UpdateSocket {
     /// False: one was not confirmed although the link stays up. The central has unsubscribed while BlueZ was asking for
     /// this socket, and BlueZ drops what comes (src/gatt-database.c, `send_notification_to_device`).
     private var areConfirmed = true
-    /// When something was sent.
+    /// When something was sent, and how much has been taken from ``waiting``.
     private var lastSent: DispatchTime?
+    private var taken = 0
     private let bus: BlueZBus
     private let onEnd: () -> Void
     private let onStuck: () -> Void
@@ -36,7 +37,7 @@ final class UpdateSocket {
     /// - Parameters:
     ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
     ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.
-    ///   - onStuck: What goes another way waits, and BlueZ has read nothing for ``BlueZTiming/GATT/unreadSocket``.
+    ///   - onStuck: Something waits, and BlueZ has read nothing for ``BlueZTiming/GATT/unreadSocket``.
     ///     Again after each such time.
     init?(descriptor: Int32, bus: BlueZBus, onEnd: @escaping () -> Void, onStuck: @escaping () -> Void = {}) {
         // One that a source watches must stay open until the source has let go of it.
@@ -105,6 +106,7 @@ final class UpdateSocket {
             let outcome = socket.send(data)
             if outcome == .full {
                 isWaiting = true
+                awaitRoom()
                 return socket.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                     self?.sendWaiting()
                     self?.bus.flush()
@@ -112,6 +114,7 @@ final class UpdateSocket {
             }
             waiting.removeFirst()
             if outcome == .sent { lastSent = DispatchQueue.now }
+            taken += 1
             let awaitsConfirmation = next.awaitsConfirmation && areConfirmed && outcome == .sent
             if awaitsConfirmation { awaitConfirmation(next.done) } else { next.done() }
         }
@@ -129,7 +132,16 @@ final class UpdateSocket {
         }
     }
 
-    var isDrained: Bool { socket.isDrained }
+    /// The same where the socket is full.
+    private func awaitRoom() {
+        bus.after(bus.timing.gatt.unreadSocket) { [weak self, taken] in
+            guard let self, isWaiting, !waiting.isEmpty, self.taken == taken else { return }
+            awaitRoom()
+            onStuck()
+        }
+    }
+
+    var unread: Int32 { socket.unread }
 
     /// Whether the central may not get something that was sent, if BlueZ has closed the socket. A socket whose other
     /// end is closed does not tell what was not read, so what was sent just now counts.

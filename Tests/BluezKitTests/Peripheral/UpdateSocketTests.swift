@@ -131,6 +131,21 @@ import Testing
         #expect(log.all.last == "signal")
     }
 
+    @Test("UP-8 it is said when BlueZ reads no more of a full socket")
+    func stuckWhileFull() async throws {
+        bus.queue.sync { bus.timing.gatt.unreadSocket = .milliseconds(5) }
+        let log = log
+        let socket = try #require(
+            UpdateSocket(descriptor: pair.ours, bus: bus) {
+                log.append("end")
+            } onStuck: {
+                log.append("stuck")
+            })
+        _ = fill(socket)
+        for _ in 0..<2 { try await wait(for: "stuck") }
+        bus.queue.sync { socket.close() }
+    }
+
     @Test("updates wait in order while the socket is full, and continue when BlueZ reads")
     func full() async throws {
         let socket = try socket()
