@@ -129,8 +129,11 @@ final class Pairing {
             return
         }
         device.link?.refusedOperations += continuations
-        simulator.after(simulator.timing.failedPairingRemoval) { [weak device, refusals] in
-            if let device, !device.isPaired, device.adapter.devices[device.address] === device {
+        simulator.after(simulator.timing.failedPairingRemoval) { [weak device, weak link = device.link, refusals] in
+            // Not if a `Connect` has come since, which makes it permanent (src/device.c, `dev_connect`).
+            if let device, !device.isPaired, device.link === link, device.connectAlarm == nil,
+                device.adapter.devices[device.address] === device
+            {
                 device.adapter.remove(device)
             }
             for refused in refusals { refused() }
