@@ -56,7 +56,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// The connection to the bus is gone, and BlueZ's questions with it.
     func busLost() {
         agent.released()
-        question = nil
+        endQuestion()
     }
 
     // MARK: The agent

@@ -352,6 +352,7 @@ import Testing
         async let answer = stage.ask("RequestAuthorization", .path(Self.device))
         try await stage.wait(for: "app asked consent")
         stage.turn { stage.service.busLost() }
+        #expect(stage.log.all == ["app asked consent", "app ended"], "its dialog would stay")
         stage.app.decide(true)
         try await stage.register()
         stage.turn { stage.script.bus.connection?.close() }
