@@ -16,16 +16,28 @@ final class WatchedName {
 extension Connection {
     /// Follows the owner of a well-known name: `onChange` gets the present owner first, then each change; nil means
     /// that the name has no owner. One watcher for each name.
-    public func watchName(_ name: String, onChange: @escaping (_ owner: String?) -> Void) {
+    /// - Parameter deadline: For the bus to tell the present owner; then it is asked again.
+    public func watchName(
+        _ name: String, deadline: Duration = .seconds(30), onChange: @escaping (_ owner: String?) -> Void
+    ) {
         assertOnQueue()
         let rule = MatchRule(
             sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged",
             path: "/org/freedesktop/DBus", argument0: name)
-        watchedNames[name] = WatchedName(rule: rule, onChange: onChange)
+        let watched = WatchedName(rule: rule, onChange: onChange)
+        watchedNames[name] = watched
         addMatch(rule)  // before the query, so that no change is missed
+        askOwner(of: name, for: watched, deadline)
+    }
+
+    private func askOwner(of name: String, for watched: WatchedName, _ deadline: Duration) {
         let question = MethodCall.bus("GetNameOwner") { (writer) throws(BusError) in try writer.write(name) }
-        call(question, deadline: .seconds(30)) { [weak self] result in
-            guard let watched = self?.watchedNames[name], watched.owner == nil else { return }  // a signal was first
+        call(question, deadline: deadline) { [weak self, weak watched] result in
+            guard let self, let watched, watchedNames[name] === watched, watched.owner == nil else {
+                return  // a signal was first
+            }
+            // A bus that is too busy has not said that there is none: an owner that stays is signalled by nothing.
+            if case .failure(.timedOut) = result { return askOwner(of: name, for: watched, deadline) }
             var reader = (try? result.get())?.reader
             let owner = try? reader?.readString()
             watched.owner = owner.map { ContiguousArray($0.utf8CString) }
@@ -33,7 +45,7 @@ extension Connection {
         }
     }
 
-    /// Ends ``watchName(_:onChange:)``. Harmless if the name is not watched.
+    /// Ends ``watchName(_:deadline:onChange:)``. Harmless if the name is not watched.
     public func unwatchName(_ name: String) {
         if let watched = watchedNames.removeValue(forKey: name) { removeMatch(watched.rule) }
     }

@@ -180,6 +180,28 @@ struct NamesTests {
         #expect(watcher.sync { $0.owner(of: "test.Name") } == nil && watcher.sync { $0.matchRuleCount } == 0)
     }
 
+    // A bus that did not answer in time counted as one that had said that there is no owner. An owner that stays is
+    // signalled by nothing: bluetoothd was not there for good, and its signals were forgeries. Now the bus is asked
+    // until it answers.
+    @Test("a bus that does not tell the owner of a watched name in time is asked again")
+    func unansweredOwner() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (watcher, owner) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
+        owner.sync { $0.requestName("test.Name") { _ in } }
+        try await owner.settle()
+        let process = try await owner.bus("GetConnectionUnixProcessID", .string("org.freedesktop.DBus"))
+        let daemon = process.first?.intValue ?? 0
+        try #require(daemon > 1 && daemon != Int(getpid()))
+        let owners = EventLog<String?>()
+        kill(pid_t(daemon), SIGSTOP)
+        defer { kill(pid_t(daemon), SIGCONT) }
+        watcher.sync { $0.watchName("test.Name", deadline: .milliseconds(500)) { owners.append($0) } }
+        try await eventually("it is overdue") { watcher.sync { $0.overdueCalls } > 0 }
+        kill(pid_t(daemon), SIGCONT)
+        #expect(try await owners.next("owner") { [$0] }[0] == owner.name)
+        #expect(watcher.sync { $0.owner(of: "test.Name") } == owner.name)
+    }
+
     @Test("a NameOwnerChanged that another client sends changes nothing")
     func forgedOwner() async throws {
         let bus = try PrivateBus(policy: .open)
