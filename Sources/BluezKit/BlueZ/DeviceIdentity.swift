@@ -21,6 +21,9 @@ struct DeviceIdentity: Hashable, Codable, Sendable {
         self.init(address: address, isRandom: isRandom)
     }
 
+    /// Whether it is what BlueZ has as the alias of a device without a name: its address, `F0-F1-F2-00-00-01`.
+    static func isAlias(_ text: UnsafePointer<CChar>) -> Bool { parse(text, separator: UInt8(ascii: "-")) != nil }
+
     /// Nil if `identifier` was not made by BluezKit.
     init?(identifier: UUID) {
         let b = identifier.uuid

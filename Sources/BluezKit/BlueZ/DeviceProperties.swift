@@ -14,6 +14,25 @@ struct Bond {
     }
 }
 
+/// What a user, or another program, has set of a device, and BlueZ forgets with it.
+struct DeviceSettings {
+    private var isTrusted = false
+    private var isBlocked = false
+    private var hasAlias = false
+    var exist: Bool { isTrusted || isBlocked || hasAlias }
+
+    /// Stores the property if it is one of the two.
+    mutating func apply(_ key: UnsafePointer<CChar>, _ value: inout MessageReader) throws(BusError) {
+        if key.matches("Trusted") { isTrusted = try value.readBool() }
+        if key.matches("Blocked") { isBlocked = try value.readBool() }
+    }
+
+    /// `Alias`, which is the name, or else the address, where none was set.
+    mutating func apply(alias: UnsafePointer<CChar>, of name: String?) {
+        hasAlias = name?.withCString { strcmp($0, alias) != 0 } ?? !DeviceIdentity.isAlias(alias)
+    }
+}
+
 /// The properties of a device that the API can show, in typed fields. Decoded directly from the message; other keys are
 /// skipped without a copy.
 struct DeviceProperties {
@@ -47,6 +66,7 @@ struct DeviceProperties {
     var areServicesResolved = false
     var bond = Bond()
     var isBonded: Bool { bond.exists }
+    var settings = DeviceSettings()
 
     var kinds: Kinds {
         var kinds: Kinds = []
@@ -79,6 +99,7 @@ struct DeviceProperties {
     ) throws(BusError) -> Changes {
         var changes: Changes = []
         var address: UnsafePointer<CChar>?
+        var alias: UnsafePointer<CChar>?
         var isRandom: Bool?
         var fields = self
         try reader.readProperties { (key, value) throws(BusError) in
@@ -87,6 +108,9 @@ struct DeviceProperties {
                 case 0x41 where key.matches("Address"): address = try value.readCString()
                 case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
                 case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, uuids)
+                case 0x41 where key.matches("Alias"): alias = try value.readCString()
+                case 0x42 where key.matches("Blocked"), 0x54 where key.matches("Trusted"):
+                    try fields.settings.apply(key, &value)
                 case 0x42 where key.matches("Bonded"), 0x50 where key.matches("Paired"):
                     try fields.bond.apply(key, &value)
                     changes.insert(.bonded)
@@ -122,6 +146,7 @@ struct DeviceProperties {
         if let address {
             fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? identity?.isRandom ?? false)
         }
+        if let alias { fields.settings.apply(alias: alias, of: fields.name) }
         self = fields
         return changes
     }

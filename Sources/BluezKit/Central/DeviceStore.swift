@@ -21,6 +21,8 @@ final class DeviceStore {
     private var awaitingHiddenPaths: [() -> Void] = []
     /// When links have ended, a moment ago. An app that connects again has a new ``Device`` if nothing else kept that.
     private var linkEnds: [ObjectPath: DispatchTime] = [:]
+    /// Devices that BlueZ is made to forget, as often as it is asked to.
+    private var leaving: [Device] = []
 
     init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
 
@@ -86,7 +88,25 @@ final class DeviceStore {
         byPath.removeAll()
         byIdentity.removeAll()
         (hiddenPaths, knowsHiddenPaths) = ([:], false)
-        linkEnds = [:]
+        (linkEnds, leaving) = ([:], [])
+    }
+
+    // MARK: Devices that BlueZ is made to forget
+
+    /// Its removal is noted from now on, also where no app uses it any longer: another program may find the device
+    /// again before BlueZ's answer is here.
+    func forgetting(_ device: Device) { leaving.append(device) }
+
+    /// BlueZ has answered.
+    func forgettingEnded(_ device: Device) {
+        if let index = leaving.firstIndex(where: { $0 === device }) { leaving.remove(at: index) }
+    }
+
+    /// BlueZ's object at `path` has gone. To be called before the device that is known there hears of it.
+    func noteRemoval(at path: UnsafePointer<CChar>) {
+        guard !leaving.isEmpty else { return }
+        let (path, known) = (ObjectPath(at: path), byPath[path])
+        for device in leaving where device.path == path && device !== known { device.removed() }
     }
 
     // MARK: Links that have just ended

@@ -298,11 +298,12 @@ final class DiscoveryController: CustomStringConvertible {
 
     /// If a link has ended before its services were known, BlueZ does not tell any longer which ones the device
     /// advertises (``BlueZDaemon/losesServices``). One that has passed BlueZ's filter does advertise one: BlueZ is
-    /// made to forget the device, and finds it again with the next advertisement.
+    /// made to forget the device, and finds it again with the next advertisement. Not if that would cost a bond, a
+    /// link, or what the user has set.
     private func renewLostServices(of device: Device) {
         let properties = device.properties
         guard adapter.daemon.losesServices, machine.filterIsInForce, properties.services.isEmpty,
-            !properties.isBonded, !properties.isConnected, device.connection == nil,
+            !properties.isBonded, !properties.isConnected, !properties.settings.exist, device.connection == nil,
             lostServices.renew(device.identity), central?.isLeased(device) == false
         else { return }
         Log.debug("\(device.path): forgotten, as BlueZ has lost the services that it advertises")

@@ -92,6 +92,7 @@ extension Session {
         peripheral.remoteCentrals.removed(path)
         if central.connectionEvents.isActive { central.connectionEvents.peerGone(ObjectPath(at: path)) }
         central.discovery.removeUnknown(path)  // also one that is known may be read
+        central.store.noteRemoval(at: path)
         if let device { central.deviceRemoved(device) }
     }
 

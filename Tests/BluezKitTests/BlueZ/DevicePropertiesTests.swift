@@ -58,6 +58,24 @@ import Testing
             found.kinds == [.name, .services, .manufacturerData, .serviceData, .txPower, .solicited])
     }
 
+    @Test("the alias that BlueZ makes of the name or the address is no setting of the user, and another one is")
+    func settings() throws {
+        let address = ("Address", Value.string("F0:F1:F2:00:00:01"))
+        func exist(_ properties: [(String, Value)]) throws -> Bool {
+            try self.properties([address] + properties).settings.exist
+        }
+        #expect(try !exist([]) && !exist([("Alias", .string("F0-F1-F2-00-00-01"))]))
+        #expect(try !exist([("Alias", .string("Heart")), ("Name", .string("Heart"))]))
+        #expect(try exist([("Alias", .string("Mine")), ("Name", .string("Heart"))]))
+        #expect(try exist([("Alias", .string("Mine"))]))
+        for key in ["Trusted", "Blocked"] {
+            #expect(try exist([(key, .bool(true))]) && !exist([(key, .bool(false))]))
+        }
+        var found = try properties([address, ("Name", .string("Heart")), ("Alias", .string("Mine"))])
+        try apply([("Alias", .string("Heart"))], to: &found)
+        #expect(!found.settings.exist)
+    }
+
     @Test("a message changes only what it contains, and says which of it matters")
     func changes() throws {
         let expected: [((String, Value), Changes)] = [

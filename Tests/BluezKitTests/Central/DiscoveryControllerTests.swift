@@ -167,6 +167,25 @@ import Testing
         }
     }
 
+    @Test("BlueZ 5.66 is made to forget a device whose services it has lost, but not what a user has set of one")
+    func lostServices() async throws {
+        let (script, core) = try await stage()
+        scan(script, core, ["180D"])
+        try await start(script)
+        func hear(_ number: Int, _ properties: [(String, Value)] = []) throws {
+            let identity = DetachedCentral.identity(number)
+            let all = ScriptedBus.properties(identity, [("RSSI", .int16(-50))] + properties)
+            try script.add(ScriptedBus.path(identity), BlueZ.device, all)
+        }
+        try hear(1, [("Alias", .string("Mine"))])
+        try await script.expectNoCall()
+        try hear(2, [("Alias", .string("Heart")), ("Name", .string("Heart"))])
+        try await script.expect("RemoveDevice", at: ScriptedBus.hci0).answer()
+        try await script.expect("Get", "Paired", at: ScriptedBus.path(DetachedCentral.identity(2)))
+            .answer(.variant(.bool(false)))
+        try await script.expectNoCall()
+    }
+
     @Test("the answer about what was heard is dropped if the scan has ended meanwhile")
     func joinsTooLate() async throws {
         let (script, core) = try await stage()
