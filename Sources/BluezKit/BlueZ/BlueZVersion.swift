@@ -35,6 +35,8 @@ struct BlueZDaemon: Equatable {
 
     /// Each subscriber of a local characteristic gets a socket of its own.
     var givesSubscriberSockets: Bool { atLeast >= BlueZVersion(5, 76) }
+    /// `Device1.AdvertisingFlags` is there without `bluetoothd -E`.
+    var showsAdvertisingFlags: Bool { atLeast >= BlueZVersion(5, 78) }
     /// A subscriber's socket tells which indications were confirmed.
     var tellsConfirmations: Bool { atLeast >= BlueZVersion(5, 80) }
     /// Until a `Connect` is answered, or called off, it refuses every other one (src/device.c, `dev_connect`). Where

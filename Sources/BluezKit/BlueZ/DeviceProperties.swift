@@ -67,6 +67,17 @@ struct DeviceProperties {
     var bond = Bond()
     var isBonded: Bool { bond.exists }
     var settings = DeviceSettings()
+    /// `Class`, which every inquiry of classic Bluetooth tells.
+    var hasClass = false
+    /// `AdvertisingFlags`: BlueZ has heard an advertisement since it has the device, be it one without flags.
+    var hasAdvertisingFlags = false
+
+    /// Whether BlueZ has heard it by classic Bluetooth alone, in an inquiry that another program has asked for. With
+    /// each advertisement BlueZ gets to know flags, if only that there are none (src/adapter.c,
+    /// `btd_adapter_device_found`).
+    func isOnlyClassic(for daemon: BlueZDaemon) -> Bool {
+        daemon.showsAdvertisingFlags && hasClass && !hasAdvertisingFlags && identity?.isRandom != true
+    }
 
     var kinds: Kinds {
         var kinds: Kinds = []
@@ -108,12 +119,18 @@ struct DeviceProperties {
                 case 0x41 where key.matches("Address"): address = try value.readCString()
                 case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
                 case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, uuids)
+                case 0x41 where key.matches("AdvertisingFlags"):
+                    _ = try value.readBytes()
+                    // What else has come with the first ones may be known from an inquiry.
+                    if fields.hasClass, !fields.hasAdvertisingFlags { changes.insert(.advertisement) }
+                    fields.hasAdvertisingFlags = true
                 case 0x41 where key.matches("Alias"): alias = try value.readCString()
                 case 0x42 where key.matches("Blocked"), 0x54 where key.matches("Trusted"):
                     try fields.settings.apply(key, &value)
                 case 0x42 where key.matches("Bonded"), 0x50 where key.matches("Paired"):
                     try fields.bond.apply(key, &value)
                     changes.insert(.bonded)
+                case 0x43 where key.matches("Class"): fields.hasClass = try value.readUInt32() != 0
                 case 0x43 where key.matches("Connected"):
                     fields.isConnected = try value.readBool()
                     changes.insert(.connected)

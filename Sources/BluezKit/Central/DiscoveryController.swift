@@ -271,12 +271,13 @@ final class DiscoveryController: CustomStringConvertible {
         }
         guard let reportedToAll else { return false }
         var keys: DeviceProperties.Kinds = []
-        var (isHeard, isOfLink) = (false, false)
+        var (isHeard, isOfLink, isFirst) = (false, false, false)
         var reader = reader
         try reader.readDictionary { (entry) throws(BusError) in
             let key = try entry.readCString()
             if key.matches("RSSI") { isHeard = true }
             if key.matches("Connected") { isOfLink = true }
+            if key.matches("AdvertisingFlags") { isFirst = !device.properties.hasAdvertisingFlags }
             if key.matches("Name") { keys.insert(.name) }
             if key.matches("UUIDs") { keys.insert(.services) }
             if key.matches("ManufacturerData") { keys.insert(.manufacturerData) }
@@ -285,8 +286,9 @@ final class DiscoveryController: CustomStringConvertible {
             if key.matches("AdvertisingData") { keys.insert(.solicited) }
         }
         if isHeard { watch.hear() }
-        // The end of another program's link matters to who connects next.
-        return !isOfLink && keys.isSubset(of: reportedToAll)
+        // The end of another program's link matters to who connects next, and that BlueZ has heard the device over LE
+        // to whether it is reported.
+        return !isOfLink && !isFirst && keys.isSubset(of: reportedToAll)
     }
 
     /// An advertisement of `device` was received: every scan that wants it hears of it.
@@ -358,7 +360,8 @@ final class DiscoveryController: CustomStringConvertible {
         let generation = scanGeneration
         store.readAll { [weak self] identity, path, fields in
             // Of a connected one the strength may be from before the link (SC-12).
-            guard let self, fields.rssiDBm != nil, !fields.isConnected else { return }
+            guard let self, fields.rssiDBm != nil, !fields.isConnected, !fields.isOnlyClassic(for: adapter.daemon)
+            else { return }
             let device = store.device(identity, at: path)
             guard device.scanGeneration != generation else { return }
             device.heardEarlier(fields, scan: generation)  // a connect does not wait for the next advertisement

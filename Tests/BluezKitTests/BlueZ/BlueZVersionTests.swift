@@ -36,6 +36,7 @@ import Testing
             (62...99).filter { decision(BlueZDaemon(version: BlueZVersion(5, $0))) }
         }
         #expect(versions(\.givesSubscriberSockets) == Array(76...99))
+        #expect(versions(\.showsAdvertisingFlags) == Array(78...99))
         #expect(versions(\.tellsConfirmations) == Array(80...99))
         #expect(versions(\.refusesSecondConnect) == Array(81...99))
         #expect(versions(\.crashesOnFilters) == [87])

@@ -6,13 +6,18 @@ import Testing
 
 @Suite struct DiscoveryControllerTests {
     /// A manager that may scan, and Bluetooth is on.
-    private func stage() async throws -> (script: ScriptedBus, core: CentralManagerCore) {
+    private func stage(
+        modalias: String = "usb:v1D6Bp0246d0542"
+    ) async throws -> (script: ScriptedBus, core: CentralManagerCore) {
         let script = try await ScriptedBus {
             var timing = $0
             (timing.scan.retry, timing.scan.longestRetry) = (.milliseconds(1), .milliseconds(4))
             return timing
         }
-        try await script.powerOn()
+        script.open()
+        try await script.expect("GetAll", at: ScriptedBus.hci0)
+            .answer(ScriptedBus.adapter(isPowered: true, modalias: modalias))
+        try await script.states.next("power") { $0 == .poweredOn ? true : nil }
         return (script, script.manager())
     }
 
@@ -184,6 +189,71 @@ import Testing
         try await script.expect("Get", "Paired", at: ScriptedBus.path(DetachedCentral.identity(2)))
             .answer(.variant(.bool(false)))
         try await script.expectNoCall()
+    }
+
+    // Another program that looks for headphones made BlueZ report every computer and television around, which no
+    // link of Bluetooth LE can be made to. From 5.78 on BlueZ shows what it has heard over LE.
+    @Test(
+        "what another program's inquiry of classic Bluetooth finds is not reported before BlueZ hears it over LE",
+        arguments: [false, true])
+    func inquiry(ranBefore: Bool) async throws {
+        let (script, core) = try await stage(modalias: "usb:v1D6Bp0246d0552")
+        scan(script, core)
+        try await start(script, wasDiscovering: ranBefore)
+        let (computer, dual) = (
+            DetachedCentral.identity(1, isRandom: false), DetachedCentral.identity(2, isRandom: false)
+        )
+        let found: [(String, Value)] = [("Class", .uint32(0x5A020C)), ("RSSI", .int16(-50))]
+        let flags = ("AdvertisingFlags", Value.bytes([0]))
+        let objects: [(path: String, properties: [(String, Value)])] = [
+            (ScriptedBus.path(computer), ScriptedBus.properties(computer, found)),
+            (ScriptedBus.path(dual), ScriptedBus.properties(dual, found + [flags])),
+        ]
+        if ranBefore { try await script.expect("GetManagedObjects", at: "/").answer(ScriptedBus.objects(objects)) }
+        for object in objects { try script.add(object.path, BlueZ.device, object.properties) }
+        try script.change(ScriptedBus.path(computer), BlueZ.device, [("RSSI", .int16(-60))])
+        try await script.expectNoCall()
+        func isHeard(_ device: DeviceIdentity) -> Bool {
+            script.turn {
+                core.reportedKinds(of: device) != nil
+                    && script.central.store.known(device)?.wasHeard(within: .seconds(1000)) == true
+            }
+        }
+        #expect(isHeard(dual) && !isHeard(computer))
+        // It has an advertisement as well.
+        try script.change(ScriptedBus.path(computer), BlueZ.device, [flags])
+        try await script.expectNoCall()
+        #expect(isHeard(computer))
+    }
+
+    @Test("what an inquiry finds that was heard over LE before BlueZ forgot it is reported when it is heard again")
+    func inquiryAgain() async throws {
+        let (script, core) = try await stage(modalias: "usb:v1D6Bp0246d0552")
+        scan(script, core)
+        try await start(script)
+        let phone = DetachedCentral.identity(1, isRandom: false)
+        let path = ScriptedBus.path(phone)
+        let found = ScriptedBus.properties(phone, [("Class", .uint32(0x5A020C)), ("RSSI", .int16(-50))])
+        let flags = ("AdvertisingFlags", Value.bytes([0x1A]))
+        try script.add(path, BlueZ.device, found + [flags])
+        try script.remove(path, BlueZ.device)
+        try script.add(path, BlueZ.device, found)
+        try script.change(path, BlueZ.device, [flags])
+        try script.change(path, BlueZ.device, [("Name", .string("Phone")), ("RSSI", .int16(-60))])
+        try await script.expectNoCall()
+        #expect(script.turn { core.reportedKinds(of: phone) } == .name)
+    }
+
+    @Test("a BlueZ that does not show what it has heard over LE has every device with a strength reported")
+    func olderInquiry() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script)
+        let television = DetachedCentral.identity(1, isRandom: false)
+        let properties = ScriptedBus.properties(television, [("Class", .uint32(0x5A020C)), ("RSSI", .int16(-50))])
+        try script.add(ScriptedBus.path(television), BlueZ.device, properties)
+        try await script.expectNoCall()
+        #expect(script.turn { core.reportedKinds(of: television) } != nil)
     }
 
     @Test("the answer about what was heard is dropped if the scan has ended meanwhile")

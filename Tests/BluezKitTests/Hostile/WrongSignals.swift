@@ -27,7 +27,9 @@ struct WrongSignals {
     /// The type of each property that BluezKit reads, by interface.
     static let properties: [(interface: String, name: String, signature: String)] = [
         ("Adapter1", "Powered", "b"), ("Device1", "Address", "s"), ("Device1", "AddressType", "s"),
-        ("Device1", "AdvertisingData", "a{yv}"), ("Device1", "Bonded", "b"), ("Device1", "Connected", "b"),
+        ("Device1", "AdvertisingData", "a{yv}"), ("Device1", "AdvertisingFlags", "ay"), ("Device1", "Alias", "s"),
+        ("Device1", "Blocked", "b"), ("Device1", "Bonded", "b"), ("Device1", "Class", "u"),
+        ("Device1", "Connected", "b"), ("Device1", "Trusted", "b"),
         ("Device1", "ManufacturerData", "a{qv}"), ("Device1", "Name", "s"), ("Device1", "RSSI", "n"),
         ("Device1", "ServiceData", "a{sv}"), ("Device1", "ServicesResolved", "b"), ("Device1", "TxPower", "n"),
         ("Device1", "UUIDs", "as"), ("GattService1", "UUID", "s"), ("GattService1", "Primary", "b"),
