@@ -216,7 +216,7 @@ struct DeviceProperties {
         serviceData = data
     }
 
-    /// Raw AD structures that BlueZ does not parse itself (experimental before BlueZ 5.79): solicited services.
+    /// Raw AD structures that BlueZ does not parse itself (experimental before BlueZ 5.78): solicited services.
     /// Anything truncated or invalid is ignored, because these bytes come from other devices.
     private mutating func readAdvertisingData(
         _ value: inout MessageReader, _ uuids: UUIDPool
