@@ -35,7 +35,7 @@ actor CentralCore: ChannelHost {
         onEnd: @escaping @Sendable (CentralDelegate) -> Void = { $0.pruneEvents() }
     ) -> EventSequence<Element, Failure> {
         let make: @Sendable (DropCounter) -> EventSubscription<Element, Failure> = { [self] dropped in
-            EventSubscription(bufferSize: bufferSize, dropped: dropped, once: once) { _ in
+            EventSubscription(bufferSize: bufferSize, dropped: dropped, once: once) { _, _ in
                 self.post { onEnd($0.delegate) }
             }
         }

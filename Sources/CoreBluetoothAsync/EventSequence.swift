@@ -91,15 +91,15 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     private let mailbox: Mutex<Mailbox<Element, Failure, CheckedContinuation<Answer, Never>>>
     private let dropped: DropCounter
     private let once: Once<Element>?
-    private let onEnd: Mutex<(@Sendable ([Element]) -> Void)?>
+    private let onEnd: Mutex<(@Sendable ([Element], Bool) -> Void)?>
 
     /// - Parameters:
     ///   - once: What the consumer takes as its last element, if it is the first to take it.
-    ///   - onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if it has
-    ///     taken nothing of that.
+    ///   - onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent and has not
+    ///     taken, and whether it has taken anything.
     init(
         bufferSize: Int, dropped: DropCounter, once: Once<Element>? = nil,
-        onEnd: @escaping @Sendable ([Element]) -> Void
+        onEnd: @escaping @Sendable (_ untaken: [Element], _ hasTaken: Bool) -> Void
     ) {
         mailbox = Mutex(Mailbox(limit: bufferSize))
         (self.dropped, self.once) = (dropped, once)
@@ -144,14 +144,14 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     }
 
     private func end() {
-        let (untouched, waiters) = mailbox.withLock { ($0.untouched, $0.cancel()) }
+        let (untaken, hasTaken, waiters) = mailbox.withLock { ($0.untaken, $0.hasDelivered, $0.cancel()) }
         for waiter in waiters { waiter.resume(returning: .success(nil)) }
         let action = onEnd.withLock { action in
             let taken = action
             action = nil
             return taken
         }
-        action?(untouched)
+        action?(untaken, hasTaken)
     }
 }
 

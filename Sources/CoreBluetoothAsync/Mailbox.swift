@@ -9,7 +9,8 @@ struct Mailbox<Element, Failure: Error, Waiter> {
     private var first = 0
     private var waiting: [Waiter] = []
     private var end: Answer?
-    private var hasDelivered = false
+    /// Whether the consumer has taken any.
+    private(set) var hasDelivered = false
     private(set) var isCancelled = false
 
     /// - Parameter limit: How many elements wait at most, at least one. A further one replaces the oldest.
@@ -17,8 +18,8 @@ struct Mailbox<Element, Failure: Error, Waiter> {
 
     var isEnded: Bool { end != nil }
     private var count: Int { elements.count - first }
-    /// The elements that wait, if the consumer has taken none.
-    var untouched: [Element] { hasDelivered ? [] : elements.compactMap { $0 } }
+    /// The elements that wait.
+    var untaken: [Element] { elements.compactMap { $0 } }
 
     /// - Returns: Who gets the element now, and whether another one was dropped for it.
     mutating func send(_ element: Element) -> (waiter: Waiter?, hasDropped: Bool) {

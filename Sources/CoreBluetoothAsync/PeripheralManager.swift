@@ -109,13 +109,14 @@ public final class PeripheralManager: Sendable {
     /// error (Unlikely Error, 0x0E).
     ///
     /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there
-    /// is any consumer wait for it, or for the next one if it ends before it has taken any. Those that come when one
-    /// has ended, and no other one is there yet, are refused.
+    /// is any consumer wait for it, or for the next one if it ends before it has taken any. What a consumer has not
+    /// taken when it ends goes to those that have come since. Those that come when one has ended, and no other one is
+    /// there yet, are refused.
     public var requests: EventSequence<ATTRequest, Never> {
         core.sequence {
             $0.addRequests($1)
         } giveBack: {
-            $0.giveBack($1)
+            $0.giveBack($1, hasTaken: $2)
         }
     }
 

@@ -30,19 +30,19 @@ actor PeripheralManagerCore: ChannelHost {
 
     /// - Parameters:
     ///   - once: What one consumer takes at the end.
-    ///   - giveBack: Called with what a consumer was sent that has taken nothing.
+    ///   - giveBack: Called with what a consumer was sent and has not taken, and whether it has taken anything.
     nonisolated func sequence<Element>(
         once: Once<Element>? = nil,
         add: @escaping @Sendable (PeripheralManagerDelegate, EventSubscription<Element, Never>) -> Void,
-        giveBack: (@Sendable (PeripheralManagerDelegate, [Element]) -> Void)? = nil
+        giveBack: (@Sendable (PeripheralManagerDelegate, [Element], _ hasTaken: Bool) -> Void)? = nil
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
             let subscription = EventSubscription<Element, Never>(
                 bufferSize: Self.bufferSize, dropped: dropped, once: once
-            ) { untouched in
+            ) { untaken, hasTaken in
                 self.post {
                     $0.delegate.pruneEvents()
-                    giveBack?($0.delegate, untouched)
+                    giveBack?($0.delegate, untaken, hasTaken)
                 }
             }
             // One that was let go of meanwhile takes nothing.

@@ -128,8 +128,8 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
     func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) { requests.add(subscription) }
 
     /// - Parameter untaken: Other consumers may have answered some of them, or given them back as well.
-    func giveBack(_ untaken: [ATTRequest]) {
-        if manager != nil { requests.giveBack(untaken) }
+    func giveBack(_ untaken: [ATTRequest], hasTaken: Bool) {
+        if manager != nil { requests.giveBack(untaken, hasTaken: hasTaken) }
     }
 
     func addRestoration(_ subscription: EventSubscription<RestoredPeripheralState, Never>) {

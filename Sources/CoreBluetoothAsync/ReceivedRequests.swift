@@ -28,9 +28,10 @@ struct ReceivedRequests {
         if !subscription.isEnded { early = nil }
     }
 
-    /// A consumer has ended without taking any of these. Those that no other one was sent go to the consumers that have
-    /// come since, or wait for the next one.
-    mutating func giveBack(_ untaken: [ATTRequest]) {
+    /// A consumer has ended without taking these. Those that no other one was sent, or that all have given back, go to
+    /// the consumers that have come since. If there is none they wait for the next one, or are refused if this one has
+    /// taken others.
+    mutating func giveBack(_ untaken: [ATTRequest], hasTaken: Bool) {
         let free = untaken.filter { request in
             open[request.number]?.holders -= 1
             return open[request.number]?.holders == 0
@@ -38,6 +39,7 @@ struct ReceivedRequests {
         guard !free.isEmpty else { return }
         consumers.prune()
         if !consumers.isEmpty { free.forEach { send($0) } }
+        if hasTaken { return }
         // One may have ended meanwhile.
         let rest = free.filter { open[$0.number]?.holders == 0 }
         if !rest.isEmpty { early = (rest + (early ?? [])).suffix(PeripheralManagerCore.bufferSize) }

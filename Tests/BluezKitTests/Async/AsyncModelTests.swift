@@ -308,7 +308,8 @@ import Testing
     func drops() async throws {
         let ends = EventLog<String>()
         var sequence: EventSequence<Int, Never>? = EventSequence { dropped in
-            let subscription = EventSubscription<Int, Never>(bufferSize: 3, dropped: dropped) { _ in ends.append("end")
+            let subscription = EventSubscription<Int, Never>(bufferSize: 3, dropped: dropped) { _, _ in
+                ends.append("end")
             }
             for n in 1...10 { subscription.send(n) }
             return subscription

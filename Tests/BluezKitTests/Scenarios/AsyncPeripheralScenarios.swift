@@ -285,5 +285,56 @@ extension Scenarios {
             #expect(try await answer == "2b")
             server.cancel()
         }
+
+        // It was refused: a consumer that had taken another request was believed to hold this one after its end.
+        @Test("RQ-1 a request that two consumers were sent, and neither has taken, goes to one that came later")
+        func untakenByTwo() async throws {
+            let (world, manager, uuid) = try await Self.receiving()
+            let first = manager.requests
+            var second = Optional(manager.requests)
+            let mayEnd = EventLog<Bool>()
+            let server = Task {
+                for await request in first {
+                    request.respond(with: Data([41]))
+                    try await mayEnd.next("the end") { $0 }
+                    break
+                }
+            }
+            #expect(try await world.control("central read \(uuid)") == "29")
+            async let answer = world.control("central read \(uuid)")
+            try await eventually("the second request waits") { await manager.keptRequests == 1 }
+            mayEnd.append(true)
+            try await within { try await server.value }
+            withExtendedLifetime(second) {}
+            second = nil
+            let third = Task { for await request in manager.requests { request.respond(with: Data([42])) } }
+            #expect(try await answer == "2a")
+            third.cancel()
+        }
+
+        // It was refused: what a consumer had not taken was forgotten if that had taken another request.
+        @Test("RQ-1 a request that a consumer has not taken goes to one that came later, also if it has taken others")
+        func untakenRest() async throws {
+            let (world, manager, uuid) = try await Self.receiving()
+            let first = manager.requests
+            let mayEnd = EventLog<Bool>()
+            let server = Task {
+                for await request in first {
+                    request.respond(with: Data([41]))
+                    try await mayEnd.next("the end") { $0 }
+                    break
+                }
+            }
+            #expect(try await world.control("central read \(uuid)") == "29")
+            async let answer = world.control("central read \(uuid)")
+            try await eventually("the second request waits") { await manager.keptRequests == 1 }
+            let second = manager.requests
+            #expect(await manager.keptRequests == 1)  // on the queue, where it has become a consumer before
+            mayEnd.append(true)
+            try await within { try await server.value }
+            let other = Task { for await request in second { request.respond(with: Data([42])) } }
+            #expect(try await answer == "2a")
+            other.cancel()
+        }
     }
 }
