@@ -31,6 +31,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override var timeLimit: Double? { options.timeout }
+    override var waitsForBluetooth: Bool { false }
     override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {

@@ -47,6 +47,7 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override var timeLimit: Double? { options.timeout }
+    override var waitsForBluetooth: Bool { false }
 
     override func start() {
         super.start()
@@ -64,7 +65,7 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         central.scanForPeripherals(withServices: [LadderProtocol.service])
     }
 
-    override func bluetoothWentOff() { give("Bluetooth was switched off") }
+    override func bluetoothWentOff() { give("Bluetooth is no longer available") }
 
     override func centralManager(
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],

@@ -27,6 +27,8 @@ class ManagerCommand: NSObject, Command {
     /// `--timeout` or `--duration`, in seconds: also how long it may take until Bluetooth is on, if that is less than
     /// usual.
     var timeLimit: Double? { nil }
+    /// Whether it goes on when Bluetooth has been off and is on again. If not, ``bluetoothWentOff()`` ends it.
+    var waitsForBluetooth: Bool { true }
     /// Creates the manager, on the main queue, with these options and its own.
     func makeManager(_ options: [String: Any]) {}
     /// The state became `.poweredOn`: for the first time, or again after ``bluetoothWentOff()``.
@@ -114,7 +116,7 @@ class ManagerCommand: NSObject, Command {
         case .resetting where !hasBeenOn: break
         default:
             guard hasBeenOn else { return explain(state) }
-            output.say(Line(Self.news(state), .yellow))
+            if waitsForBluetooth { output.say(Line(Self.news(state), .yellow)) }
             bluetoothWentOff()
         }
     }

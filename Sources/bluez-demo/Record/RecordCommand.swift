@@ -19,6 +19,7 @@ final class RecordCommand: CentralCommand {
     }
 
     override var timeLimit: Double? { options.timeout }
+    override var waitsForBluetooth: Bool { false }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
         guard recorder == nil, let device = options.device else { return }

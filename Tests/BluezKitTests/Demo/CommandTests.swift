@@ -420,6 +420,24 @@ import Testing
         #expect(outcome.output.contains(result), "\(outcome)")
     }
 
+    // They said that they wait until it is on again, and ended.
+    @Test(
+        "a command that ends when Bluetooth goes off does not say that it waits",
+        arguments: [
+            ["inspect", "F0:00:00:00:00:09"], ["record", "F0:00:00:00:00:09", "-o", "FOLDER/r.json"], ["ladder"],
+        ])
+    func endsWithBluetooth(_ words: [String]) async throws {
+        let simulator = try await Simulator()
+        async let ending = demo(
+            words.map { $0.replacingOccurrences(of: "FOLDER", with: folder.path) }, bus: simulator.address)
+        try await eventually("it looks for the device", within: 4 * world_deadline) { simulator.isDiscovering() }
+        simulator.setPowered(false)
+        let outcome = try await ending
+        #expect(outcome.status == 1, "\(outcome)")
+        #expect(outcome.errors == "bluez-demo: Bluetooth is no longer available\n")
+        #expect(outcome.output.contains("Looking for ") && !outcome.output.contains("aiting"), "\(outcome)")
+    }
+
     @Test("a time limit of a sensor says what is wrong, and what to do")
     func noSensor() async throws {
         let simulator = try await Simulator()
