@@ -13,6 +13,8 @@ enum Program {
     private nonisolated(unsafe) static var sources: [any DispatchSourceSignal] = []
     /// Signals that end the program. The main queue waits while the output is not read.
     private static let signalQueue = DispatchQueue(label: "bluez-demo.signals")
+    /// The command was told to end, and does so within ``ManagerCommand/linkEnd``.
+    private static let isEnding = Atomic(false)
     /// The handlers of `exit` run, which may take their time.
     private static let isExiting = Atomic(false)
 
@@ -38,8 +40,12 @@ enum Program {
             watch(number, on: signalQueue) {
                 count += 1
                 if count == 1 {
-                    DispatchQueue.main.async { Self.command?.stop(status) }
-                    force(status, after: 5)  // more than it takes to end cleanly
+                    DispatchQueue.main.async {
+                        Self.command?.stop(status)
+                        isEnding.store(true, ordering: .relaxed)
+                    }
+                    force(status, after: 5, unlessEnding: true)
+                    force(status, after: Int(ManagerCommand.linkEnd) + 1)
                 } else {
                     DispatchQueue.main.async { quit(status) }
                     force(status, after: 1)
@@ -89,9 +95,11 @@ enum Program {
     }
 
     /// Ends the process after so many seconds if the main queue has not: it may wait for the reader of the output.
-    private static func force(_ status: ExitStatus, after seconds: Int) {
+    /// - Parameter unlessEnding: Only if it has not even told the command to end.
+    private static func force(_ status: ExitStatus, after seconds: Int, unlessEnding: Bool = false) {
         signalQueue.asyncAfter(deadline: .now() + .seconds(seconds)) {
             guard !isExiting.load(ordering: .relaxed) else { return }
+            if unlessEnding, isEnding.load(ordering: .relaxed) { return }
             Terminal.setEcho(true)
             _exit(status.rawValue)
         }

@@ -7,6 +7,10 @@ import Foundation
 class ManagerCommand: NSObject, Command {
     /// How long it may take until Bluetooth is on, in seconds: longer than bluetoothd needs to start.
     private static let patience = 20.0
+    /// How long it may take to end a link, in seconds. BlueZ waits two seconds before it does so (src/device.c,
+    /// `DISCONNECT_TIMER`), which GLib makes up to 2.75. A peer that does not answer then is given up after the
+    /// supervision timeout: 0.42 s as Linux has it, 6 s at most as Apple has peripherals ask for it.
+    static let linkEnd = 9.0
 
     let output: Output
     private let common: CommonOptions
@@ -77,7 +81,7 @@ class ManagerCommand: NSObject, Command {
         guard ending == nil else { return }
         ending = status
         guard end() else { return quit() }
-        after(3) { $0.quit() }  // the daemon does not answer: exit anyway
+        after(Self.linkEnd) { $0.quit() }  // the daemon does not answer: exit anyway
     }
 
     /// Runs a closure later, unless the command was released.
@@ -104,7 +108,11 @@ class ManagerCommand: NSObject, Command {
 
     /// The manager's state has changed.
     func take(_ state: CBManagerState) {
-        guard ending == nil else { return }
+        guard ending == nil else {
+            // The link whose end it waits for has ended, without another callback.
+            if state != .poweredOn { after(0) { $0.quit() } }
+            return
+        }
         self.state = state
         output.report(.state("\(state)"))
         switch state {

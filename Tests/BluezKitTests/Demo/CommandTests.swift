@@ -438,6 +438,21 @@ import Testing
         #expect(outcome.output.contains("Looking for ") && !outcome.output.contains("aiting"), "\(outcome)")
     }
 
+    // It waited for three seconds, and BlueZ takes up to 2.75 before it even asks the peer.
+    // Slow: the link takes five seconds to end.
+    @Test("a command waits until its link has ended, also if the peer takes its time")
+    func slowEndOfLink() async throws {
+        let simulator = try await Simulator()
+        simulator.timing.disconnectDelay = .seconds(5)
+        let device = VirtualPeripheral(
+            "F0:00:00:00:00:09", VirtualAdvertisement(localName: "Slow"),
+            services: [VirtualService("1815", [VirtualCharacteristic("2A56", .read, value: [1])])])
+        simulator.add(device)
+        let outcome = try await demo(["inspect", device.address, "--json"], bus: simulator.address)
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        #expect(outcome.output.contains(#""event":"disconnected""#), "\(outcome)")
+    }
+
     @Test("a time limit of a sensor says what is wrong, and what to do")
     func noSensor() async throws {
         let simulator = try await Simulator()
