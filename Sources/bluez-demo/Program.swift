@@ -15,6 +15,8 @@ enum Program {
     private static let signalQueue = DispatchQueue(label: "bluez-demo.signals")
     /// The command was told to end, and does so within ``ManagerCommand/linkEnd``.
     private static let isEnding = Atomic(false)
+    /// Ctrl-Z was pressed, and the process has not stopped yet.
+    private static let isToStop = Atomic(false)
     /// The handlers of `exit` run, which may take their time.
     private static let isExiting = Atomic(false)
 
@@ -64,9 +66,21 @@ enum Program {
             }
         }
         watch(SIGWINCH, on: .main) { output.resized() }
-        watch(SIGTSTP, on: .main) {
-            output.restoreTerminal()
-            kill(getpid(), SIGSTOP)
+        watch(SIGTSTP, on: signalQueue) {
+            isToStop.store(true, ordering: .relaxed)
+            DispatchQueue.main.async {
+                guard isToStop.load(ordering: .relaxed) else { return }
+                Self.output?.restoreTerminal()
+                guard isToStop.exchange(false, ordering: .relaxed) else { return }
+                takeDefault(of: SIGTSTP)
+                Self.output?.redraw()  // also where it has not stopped, because no shell could continue it
+            }
+            // The shell waits until all of the job has stopped, and the reader of the output may have already.
+            signalQueue.asyncAfter(deadline: .now() + .seconds(1)) {
+                guard isToStop.exchange(false, ordering: .relaxed) else { return }
+                Terminal.setEcho(true)
+                takeDefault(of: SIGTSTP)
+            }
         }
         watch(SIGCONT, on: .main) { output.redraw() }
         DispatchQueue.main.async { Self.command?.start() }
@@ -105,15 +119,20 @@ enum Program {
         }
     }
 
-    /// Does what a signal does to a process that does not handle it.
+    /// Does what a signal does to a process that does not handle it. If that is to stop, it returns afterwards.
     private static func takeDefault(of number: Int32) {
+        var handler = sigaction()
+        sigaction(number, nil, &handler)
         signal(number, SIG_DFL)
         // Dispatch blocks what it handles.
+        var own = sigset_t()
+        sigemptyset(&own)
+        sigaddset(&own, number)
         var blocked = sigset_t()
-        sigemptyset(&blocked)
-        sigaddset(&blocked, number)
-        pthread_sigmask(SIG_UNBLOCK, &blocked, nil)
+        pthread_sigmask(SIG_UNBLOCK, &own, &blocked)
         raise(number)
+        pthread_sigmask(SIG_SETMASK, &blocked, nil)
+        sigaction(number, &handler, nil)
     }
 
     /// The reader of the output is gone.

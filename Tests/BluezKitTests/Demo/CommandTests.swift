@@ -691,25 +691,70 @@ import Testing
         }
     }
 
-    // Signals were answered by the queue that writes, which waited for the reader: only SIGKILL ended the program.
-    // Slow: it has five seconds to end cleanly.
-    @Test("SIGTERM ends a program whose output is not read")
-    func unreadOutput() async throws {
+    /// Starts a command that waits for the reader of its output.
+    private func startUnread() async throws -> (process: pid_t, pipe: FileHandle) {
         let (pipe, trace) = (folder.path + "/pipe", folder.path + "/long")
         try #require(mkfifo(pipe, 0o600) == 0)
         try String(repeating: Self.trace, count: 5000).write(toFile: trace, atomically: true, encoding: .utf8)
         // Both ends, so that there is a reader.
         let ends = open(pipe, O_RDWR | O_CLOEXEC)
         try #require(ends >= 0)
-        defer { close(ends) }
-        let process = try spawnChild([Self.program, "trace", trace], output: ends)
+        let handle = FileHandle(fileDescriptor: ends, closeOnDealloc: true)
+        // A group of its own, as a shell gives to a job.
+        let process = try spawnChild([Self.program, "trace", trace], output: ends, hasOwnGroup: true)
         var before: Int32 = 0
-        try await eventually("the pipe is full", within: 4 * world_deadline) {
-            var count: Int32 = 0
-            _ = ioctl(ends, UInt(FIONREAD), &count)
-            defer { before = count }
-            return count > 50_000 && count == before
+        do {
+            try await eventually("the pipe is full", within: 4 * world_deadline) {
+                var count: Int32 = 0
+                _ = ioctl(ends, UInt(FIONREAD), &count)
+                defer { before = count }
+                return count > 50_000 && count == before
+            }
+        } catch {
+            killAndWait(process)
+            throw error
         }
+        return (process, handle)
+    }
+
+    // Signals were answered by the queue that writes, which waited for the reader: only SIGKILL ended the program.
+    // Slow: it has five seconds to end cleanly.
+    @Test("SIGTERM ends a program whose output is not read")
+    func unreadOutput() async throws {
+        let (process, pipe) = try await startUnread()
+        kill(process, SIGTERM)
+        #expect(try await waitForEnd(of: process, "it") == 143 << 8)
+        withExtendedLifetime(pipe) {}
+    }
+
+    // The same of Ctrl-Z: the shell waited for a job of which the reader alone had stopped.
+    @Test("SIGTSTP stops a program whose output is not read, and another one once it was continued")
+    func stopsUnread() async throws {
+        let (process, pipe) = try await startUnread()
+        defer { killAndWait(process) }
+        for turn in 1...2 {
+            kill(process, SIGTSTP)
+            try await eventually("it stops, turn \(turn)", within: 4 * world_deadline) {
+                var news = siginfo_t()
+                waitid(P_PID, id_t(process), &news, WSTOPPED | WEXITED | WNOHANG)
+                return news.si_code == CLD_STOPPED
+            }
+            kill(process, SIGCONT)
+        }
+        withExtendedLifetime(pipe) {}
+    }
+
+    // It sent SIGSTOP to itself, from which nothing could continue it there.
+    @Test("SIGTSTP does not stop a program that no shell could continue")
+    func orphanedGroup() async throws {
+        let name = folder.path + "/orphaned"
+        let file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
+        defer { close(file) }
+        let process = try spawnChild(["/usr/bin/setsid", Self.program, "simulate", "--json"], output: file)
+        try await eventually("it runs", within: 4 * world_deadline) {
+            FileManager.default.contents(atPath: name)?.isEmpty == false
+        }
+        kill(process, SIGTSTP)
         kill(process, SIGTERM)
         #expect(try await waitForEnd(of: process, "it") == 143 << 8)
     }
