@@ -80,6 +80,17 @@ struct BrokerProblem: Error, CustomStringConvertible {
             return BrokerProblem(
                 "TLS cannot be used, because a file is not as it should be: \(file)", .options)
         }
+        // A broker that refuses a certificate ends the connection with what the client has sent after the handshake
+        // unread, so that TCP resets it. If that is noticed before TLS's alert is read, the alert is lost.
+        let isReset =
+            result == MOSQ_ERR_CONN_LOST.rawValue
+            || result == MOSQ_ERR_ERRNO.rawValue && [ECONNRESET, EPIPE].contains(code)
+        if has("connection reset by peer") || has("broken pipe") || log.isEmpty && isReset {
+            return BrokerProblem(
+                "\(broker) ends the connection without saying why: it may not accept the certificate of this client, "
+                    + "or demand one (check --cert and --key), or not speak TLS at this port (use mqtt://, or its port "
+                    + "for TLS)")
+        }
         return log.first.map { BrokerProblem("TLS with \(broker) fails: \($0)") }
     }
 

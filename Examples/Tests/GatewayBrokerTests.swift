@@ -226,7 +226,10 @@ import Testing
         }
         for (gateway, expected) in zip(gateways, cases) {
             let problem = try await gateway.nextProblem()
-            #expect(problem.hasPrefix("gateway: \(expected.problem)"))
+            // TCP's reset of a connection that the broker has ended can come before TLS's alert is read.
+            let mayBeReset = [url(strict), url(plain)].contains(expected.url) && expected.options == ca
+            let isReset = problem.contains(" ends the connection without saying why: it may not accept the certificate")
+            #expect(problem.hasPrefix("gateway: \(expected.problem)") || mayBeReset && isReset, "\(problem)")
         }
         for gateway in gateways { gateway.stop() }
         for gateway in gateways { _ = await gateway.status() }
