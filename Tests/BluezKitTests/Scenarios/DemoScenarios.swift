@@ -18,9 +18,17 @@ extension Scenarios {
             try await world.control("rig adapters 2")
             // The other sensor of this world is found as well.
             try await world.control("heart advertise off")
-            // BlueZ does not look at what a device advertises once it has seen its table, which was another one then.
-            try await world.forget("00:B1:5E:00:00:01", on: "hci1")
+            try await forgetPeripheral(world)
             return world
+        }
+
+        private static let peripheral = "00:B1:5E:00:00:01"
+
+        /// What is published at hci0 is new to hci1. BlueZ does not look at what a device advertises once it has seen
+        /// its table, which was another one then.
+        private func forgetPeripheral(_ world: any World) async throws {
+            try await world.forget(Self.peripheral, on: "hci1")
+            try world.removeStoredTable(of: Self.peripheral)
         }
 
         // Slow: in the rig, two programs find each other for each card, and BlueZ ends their link two to three seconds
@@ -97,11 +105,11 @@ extension Scenarios {
                 #expect(try await receiving == 0)
                 #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
                 #expect(!FileManager.default.fileExists(atPath: transfer.received + ".part"))
-                do { try await world.forget("00:B1:5E:00:00:01", on: "hci1") } catch {
+                do { try await forgetPeripheral(world) } catch {
                     // bluetoothd 5.66 has bugs that crash it, when both programs have ended their work. It is not
                     // theirs.
                     guard try await (world as? RigWorld)?.awaitDaemon() == true else { throw error }
-                    try await world.forget("00:B1:5E:00:00:01", on: "hci1")
+                    try await forgetPeripheral(world)
                 }
             }
         }
@@ -179,7 +187,7 @@ extension Scenarios {
                 _ = try await waitForEnd(of: receiver, "the receiver")
                 #expect(FileManager.default.fileExists(atPath: part))
                 receiver = try spawnChild(transfer.receive)
-            default: try await world.endLink("00:B1:5E:00:00:01", on: "hci1")
+            default: try await world.endLink(Self.peripheral, on: "hci1")
             }
             #expect(try await waitForEnd(of: receiver, "the receiver") == 0)
             // Even if all of it was in BlueZ's buffers when the sender was killed: the receiver waits for the new one.
@@ -284,18 +292,36 @@ extension Scenarios {
             defer { killAndWait(reader) }
             try output.fileHandleForWriting.close()
             note(output, in: log)
-            func next(_ event: String) async throws {
-                try await log.next(event, within: 4 * world_deadline) {
-                    $0.contains(#""event":"\#(event)""#) ? true : nil
+            /// - Returns: Which of these it is.
+            @discardableResult
+            func next(_ parts: String...) async throws -> String {
+                try await log.next("\(parts)", within: 4 * world_deadline) { line in
+                    parts.first(where: line.contains)
                 }
             }
-            try await next("measurement")
-            await bluetoothdHandlesCalls()
-            kill(sensor, SIGKILL)
-            _ = try await waitForEnd(of: sensor, "the sensor")
-            try await next("disconnected")
-            sensor = try spawnChild(words)
-            try await next("measurement")
+            let measurement = #""event":"measurement""#
+            let (end, reset) = (#""event":"disconnected""#, #""state":"resetting""#)
+            try await next(measurement)
+            var hasEnded = false
+            for _ in 0..<5 where !hasEnded {
+                await bluetoothdHandlesCalls()
+                kill(sensor, SIGKILL)
+                _ = try await waitForEnd(of: sensor, "the sensor")
+                hasEnded = try await next(end, reset) == end
+                if !hasEnded { try await expectCrash(world) }
+                sensor = try spawnChild(words)
+                try await next(measurement)
+            }
+            #expect(hasEnded, "bluetoothd has crashed each time")
+        }
+
+        /// bluetoothd 5.66 may crash as the reader's `StopNotify` and `Disconnect` meet the services that the other end
+        /// withdraws. That is a reset to both programs, and both go on; but the link has not ended as it should.
+        private func expectCrash(_ world: any World) async throws {
+            let rig = try #require(world as? RigWorld, "the simulator does not crash")
+            try await eventually("bluetoothd has crashed") { try await rig.awaitDaemon() }
+            // It has stored a part of the table with the hash of the whole, which it would take for that.
+            try world.removeStoredTable(of: Self.peripheral)
         }
 
         // Slow: in the rig, two programs find each other, and BlueZ ends their link two to three seconds after it was

@@ -203,11 +203,15 @@ extension World {
         }
         for line in ["forget", "permit on", "battery off", "identity"] { try await control("phone " + line) }
         try await forget("F0:F1:F2:00:00:06")
-        // BlueZ keeps the table of a device that it was told to forget, and in it the hash of the one before (seen with
-        // 5.66): a phone that has what it had then is taken for one that has all.
+        try removeStoredTable(of: "F0:F1:F2:00:00:06")
+    }
+
+    /// BlueZ keeps the table of a device that it was told to forget, and in it the hash of the one before (seen with
+    /// 5.66): a device that has what it had then is taken for one that has all.
+    func removeStoredTable(of address: String) throws {
         guard Worlds.isRig else { return }
         for adapter in try FileManager.default.contentsOfDirectory(atPath: "/var/lib/bluetooth") {
-            try? FileManager.default.removeItem(atPath: "/var/lib/bluetooth/\(adapter)/cache/F0:F1:F2:00:00:06")
+            try? FileManager.default.removeItem(atPath: "/var/lib/bluetooth/\(adapter)/cache/\(address)")
         }
     }
 }
