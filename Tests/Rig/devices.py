@@ -72,10 +72,15 @@ class Virtual:
             self.respond(bearer, response)
 
     async def encrypt(self, connection):
-        """With the keys of the bond. On the air that takes six connection events. bluetoothd loses the attributes of a link
-        that is encrypted before it has taken it."""
-        await asyncio.sleep(0.2)
-        await connection.encrypt()
+        """With the keys of the bond, once. bluetoothd loses the attributes of a link that is encrypted before it has taken it,
+        which it shows by asking for that (src/device.c, device_attach_att); unless it has no bond."""
+        try:
+            await asyncio.wait_for(connection.cancel_on_disconnection(connection.taken.wait()), 10)
+        except asyncio.TimeoutError:
+            pass
+        async with connection.securing:
+            if not connection.encryption:
+                await connection.encrypt()
 
     def advertising_data(self, *manufacturers):
         entries = [(0x01, bytes([self.flags]))]
@@ -114,6 +119,8 @@ class Virtual:
 
     def on_connection(self, connection):
         self.event(f'connected {connection.peer_address}')
+        connection.taken, connection.securing = asyncio.Event(), asyncio.Lock()
+        connection.on('security_request', lambda request: connection.taken.set())
         connection.on('disconnection', self.on_disconnection)
         connection.on('connection_att_mtu_update', lambda: self.event(f'mtu {connection.att_mtu}'))
         connection.on('connection_encryption_change', lambda: self.event(f'encrypted {int(connection.encryption)}'))

@@ -70,7 +70,7 @@ class Phone(Virtual):
         self.event('security-request')
         try:
             if await self.device.keystore.get(str(connection.peer_address)):
-                await connection.encrypt()
+                await self.encrypt(connection)
             else:
                 await connection.pair()
         except Exception as e:

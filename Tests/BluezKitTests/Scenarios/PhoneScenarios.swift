@@ -151,27 +151,45 @@ struct Accessory {
         }
     }
 
+    private struct LinkLost: Error {}
+
     /// Connects to the phone that is connected, and subscribes. A busy bluetoothd may lose the request that makes it
     /// pair, or the whole of a link that the phone encrypts at once (COMPATIBILITY.md): then the phone comes once more.
     func subscribe(to phone: CBPeripheral, isRepeated: Bool = false) async throws -> CBCharacteristic {
         do {
             try await central.connect(phone)
+            try await awaitServices(of: phone)
             let source = try await central.characteristic(ANCSEvent.uuid, of: ANCS.uuid, on: phone)
             if let error = try await central.setNotify(true, source) { throw error }
             #expect(try await world.control("phone state").contains("encrypted=1"))
             return source
         } catch {
-            let isLinkLost = phone.state == .disconnected
+            let isLinkLost = phone.state != .connected
             guard Worlds.isRig, !isRepeated, isLinkLost || (error as? CBATTError)?.code == .unlikelyError else {
                 throw error
             }
-            if !isLinkLost {
+            if phone.state == .connecting {
+                try await central.disconnect(phone)  // the link was lost before; a phone does not advertise
+            } else if !isLinkLost {
                 _ = try? await world.control("phone disconnect")  // unless bluetoothd has
                 try await central.next("the end") { if case .disconnected(phone, _, _?) = $0 { true } else { nil } }
             }
             try await world.control("phone find wait")
             return try await subscribe(to: try await nextPhone(), isRepeated: true)
         }
+    }
+
+    /// Waits until the services are known; of a link that bluetoothd has lost they never are.
+    private func awaitServices(of phone: CBPeripheral) async throws {
+        phone.discoverServices([ANCS.uuid])
+        let isKnown = try await central.next("services, or the end") { event -> Bool? in
+            switch event {
+            case .services(phone, _): true
+            case .disconnected(phone, _, _): false
+            default: nil
+            }
+        }
+        if !isKnown { throw LinkLost() }
     }
 
     /// The next notification that is posted.
