@@ -26,6 +26,7 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(identifier)
             try await stage.connect(probe, heart)
+            try await stage.world.letBlueZDiscover(.heart)
             try await leave(stage, probe, by: "cancel \(heart)", end)
             try await findsAgain(stage, identifier)
         }
@@ -85,6 +86,7 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(nil)
             try await stage.connect(probe, heart)
+            try await stage.world.letBlueZDiscover(.heart)
             try await leave(stage, probe, by: command, end)
             try await findsAgain(stage, nil)
         }
@@ -112,6 +114,7 @@ extension Scenarios {
             let stage = try await Stage()
             let connected = try await stage.launchFresh(nil)
             try await stage.connect(connected, heart)
+            try await stage.world.letBlueZDiscover(.heart)
             try await connected.kill()
             try await findsAgain(stage, "other")
             let attempting = try await stage.launchFresh(nil)
@@ -148,6 +151,7 @@ extension Scenarios {
             // Another orphaned link shows when the other app has checked.
             let orphaning = try await stage.launchFresh(nil)
             try await stage.connect(orphaning, sink)
+            try await stage.world.letBlueZDiscover(.sink)
             try await orphaning.kill()
             let other = try await stage.launchFresh(nil)
             try await stage.world.awaitConnections("sink", 0)

@@ -233,12 +233,13 @@ extension Scenarios {
 
         @Test("RW-14 readRSSI is answered once")
         func rssi() async throws {
-            let (_, central, heart) = try await connectedHeart()
+            let (world, central, heart) = try await connectedHeart()
             heart.readRSSI()
             let (rssi, error) = try await central.next("RSSI") {
                 if case .rssi(heart, let rssi, let error) = $0 { (rssi, [error]) } else { nil }
             }
             #expect(error[0] == nil && (-100...0).contains(rssi.intValue))
+            try await world.letBlueZDiscover(.heart)
             try await central.disconnect(heart)
         }
     }

@@ -359,6 +359,7 @@ extension Scenarios {
         @Test("MIS-2 O-41 opening without a link is logged and not answered; a link's end leaves calls unanswered")
         func withoutLink() async throws {
             let (world, central, device) = try await connected()
+            try await world.letBlueZDiscover(.coc)
             try await central.disconnect(device)
             device.openL2CAPChannel(0x80)
             try await world.control("coc channel hash")

@@ -30,6 +30,7 @@ extension Scenarios {
             #expect(state == .connected && services == nil)
             try await central.settle(heart)
             #expect(central.count { if case .connected = $0 { true } else { false } } == 1)
+            try await world.letBlueZDiscover(.heart)
             try await central.disconnect(heart)
         }
 
@@ -76,6 +77,7 @@ extension Scenarios {
             let before = central.records.count
             try await central.connect(heart)
             #expect(central.records.count == before + 1)
+            try await world.letBlueZDiscover(.heart)
             try await central.disconnect(heart)
         }
 
@@ -113,6 +115,7 @@ extension Scenarios {
             #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
             try await world.control("heart return")
             try await central.next("didConnect") { if case .connected(heart) = $0 { true } else { nil } }
+            try await world.letBlueZDiscover(.heart)
             try await central.disconnect(heart)
         }
 
@@ -132,6 +135,7 @@ extension Scenarios {
             try await other.powerOn()
             let same = try await other.find("Rig Heart", services: [heartRate])
             try await other.connect(same)
+            try await world.letBlueZDiscover(.heart)
             try await other.disconnect(same)
             #expect(central.count { if case .connected = $0 { true } else { false } } == 0)
             #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
@@ -163,6 +167,7 @@ extension Scenarios {
             try await world.control("rig power on")
             try await central.powerOn()
             try await central.connect(heart)
+            try await world.letBlueZDiscover(.heart)
             try await central.disconnect(heart)
         }
 
@@ -173,6 +178,7 @@ extension Scenarios {
             try await central.powerOn()
             var heart: CBPeripheral? = try await central.find("Rig Heart", services: [heartRate])
             try await central.connect(try #require(heart))
+            try await world.letBlueZDiscover(.heart)
             let gone = Weak(heart)
             heart = nil
             central.forgetRecords()
@@ -411,9 +417,11 @@ extension Scenarios {
             watcher.manager.registerForConnectionEvents(options: [.peripheralUUIDs: [heart.identifier]])
             let sink = try await user.find("Rig Sink", services: [sinkUUID(1)])
             try await user.connect(sink)
+            try await world.letBlueZDiscover(.sink)
             try await user.disconnect(sink)
             try await user.connect(heart)
             try await next(.peerConnected)
+            try await world.letBlueZDiscover(.heart)
             watcher.manager.registerForConnectionEvents(options: nil)
             try await user.disconnect(heart)
             try await world.awaitConnections("heart", 0)

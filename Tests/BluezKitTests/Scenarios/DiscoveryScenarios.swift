@@ -138,6 +138,7 @@ extension Scenarios {
             #expect(peripheral.identifier == identifier)
             try await second.connect(peripheral)
             #expect(second.count { if case .discovered = $0 { true } else { false } } == 0)
+            try await world.letBlueZDiscover(.heart)
             try await second.disconnect(peripheral)
         }
 

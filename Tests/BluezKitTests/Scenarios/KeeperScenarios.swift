@@ -210,9 +210,14 @@ extension Scenarios {
             var probe = try await stage.launchFresh()
             try await stage.stage.connect(probe, heart, "reconnect")
             let world = stage.world
+            try await world.letBlueZDiscover(.heart)
             let steps: [() async throws -> Void] = [
                 { _ = try await world.control("heart vanish") }, { try await world.awaitConnections("heart", 0) },
-                { _ = try await world.control("heart return") }, { try await world.awaitConnections("heart", 1) },
+                { _ = try await world.control("heart return") },
+                {
+                    try await world.awaitConnections("heart", 1)
+                    try await world.letBlueZDiscover(.heart)
+                },
             ]
             var (heard, told): ([String], [String]) = ([], [])
             var repeated = 0
@@ -276,6 +281,7 @@ extension Scenarios {
                     try await probe.now().contains("\(heart):connected")
                 }
                 #expect(probe.callbacks.count { $0 == "connected" } + before <= 2)
+                try await stage.world.letBlueZDiscover(.heart)
                 try await stage.end(probe, heart, "heart")
                 try await probe.next("disconnected \(heart)")
             }
@@ -295,6 +301,7 @@ extension Scenarios {
             try await probe.next("connected \(heart)")
             try await probe.kill()
             for _ in 0..<6 {
+                try await stage.world.letBlueZDiscover(.heart)
                 try await stage.world.control("heart vanish")
                 try await stage.world.awaitConnections("heart", 0)
                 try await stage.world.control("heart return")

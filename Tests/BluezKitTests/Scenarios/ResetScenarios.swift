@@ -108,6 +108,7 @@ extension Scenarios {
             #expect(try await app.find("Rig Heart", heartRate) == heart)
             #expect(try app.state(of: heart) == .disconnected)
             try await app.connect(heart)
+            try await stage.world.letBlueZDiscover(.heart)
             try await app.disconnect(heart)
             try await stage.world.awaitConnections("heart", 0)
         }

@@ -61,6 +61,7 @@ extension Scenarios {
             try await central.next("connection") { if case .connected(sink) = $0 { true } else { nil } }
             let notifying = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, notifying) == nil)
+            try await world.letBlueZDiscover(.heart)
             central.forgetRecords()
             let session = central.manager.session
             let givesReasons =
@@ -204,6 +205,7 @@ extension Scenarios {
             let (heart, sink) = (RestorationScenarios.heart, RestorationScenarios.sink)
             let probe = try await stage.launchBeating()
             try await stage.connect(probe, sink, "reconnect")
+            try await stage.world.letBlueZDiscover(.sink)
             probe.send("scan all")
             try await probe.next("end scan")
             if Worlds.isRig { try await stage.world.control("rig scans") }

@@ -62,14 +62,15 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     /// What an earlier test's apps have connected ends with them. Linux, or bluetoothd, may lose track of a link that
     /// is made as its attempt is called off (Docs/COMPATIBILITY.md): its peripheral cannot be reached from then on, by
     /// any test, nor be forgotten.
-    /// So does the link that the virtual central has made: where the controller has no extended advertising, Linux
-    /// resumes the advertisement of its time, whatever is advertised when it ends.
+    /// So do the links that virtual centrals have made: where the controller has no extended advertising, Linux resumes
+    /// the advertisement of their time, whatever is advertised when they end.
     func endLostLinks() async throws {
-        if try await control("central connections") != "0" {
-            _ = try? await control("central disconnect")  // it may have ended
-            try await awaitConnections("central", 0)
+        for name in ["central", "central2", "phone"] where try await control("\(name) connections") != "0" {
+            _ = try? await control("\(name) disconnect")  // it may have ended
+            try await awaitConnections(name, 0)
         }
-        for name in ["heart", "sink", "coc"] {
+        for peripheral in RigPeripheral.allCases {
+            let name = peripheral.rawValue
             do {
                 try await eventually("the link has ended", within: 0.5) {
                     try await control("\(name) connections") == "0"
@@ -78,6 +79,10 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
                 print("rig: a link to \(name) is left")
                 _ = try? await control("\(name) disconnect")  // it may have ended
                 try await awaitConnections(name, 0)
+            }
+            // It may crash of that, and then has. It may also have lost track of the link, and never say so.
+            try? await eventually("bluetoothd has noticed the end of the link", within: 5) {
+                try await !saysConnected(peripheral.address)
             }
         }
     }

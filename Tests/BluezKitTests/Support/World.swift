@@ -27,6 +27,19 @@ extension World {
     }
 }
 
+/// Those whose links tests make and end.
+enum RigPeripheral: String, CaseIterable {
+    case heart, sink, coc
+
+    var address: String {
+        switch self {
+        case .heart: "F0:F1:F2:00:00:01"
+        case .sink: "F0:F1:F2:00:00:02"
+        case .coc: "F0:F1:F2:00:00:03"
+        }
+    }
+}
+
 /// How long to wait for what must come, in seconds: the rig has bluetoothd's own pace, and this machine other work to
 /// do.
 let world_deadline: Double = Worlds.isRig ? 90 : 20
@@ -49,6 +62,7 @@ enum Worlds {
         // From the first world on: of each cause the log has one line a minute, which an earlier test may have had.
         _ = LogCapture.shared
         guard isRig else { return try await SimulatedWorld() }
+        Log.forgetFloods()  // devices of earlier tests are the same
         await expectNoManagers()
         let world = try RigWorld()
         try await world.awaitDaemon()
@@ -60,6 +74,7 @@ enum Worlds {
         }
         try await world.awaitDaemon()  // an adapter that goes may crash it
         try await world.endLostLinks()
+        try await world.awaitDaemon()  // as may one whose link ends
         try await world.endStrandedDiscovery()
         return world
     }
@@ -124,12 +139,23 @@ extension World {
     }
 
     /// Whether BlueZ reports that a device is connected.
-    func saysConnected(_ address: String) async throws -> Bool {
+    func saysConnected(_ address: String) async throws -> Bool { try await says("Connected", of: address) }
+
+    private func says(_ property: String, of address: String) async throws -> Bool {
         guard let path = ObjectPath("/org/bluez/hci0/dev_" + address.replacing(":", with: "_")) else { return false }
         let answer = try? await Peer.named(busAddress).call(
             "org.bluez", path, "org.freedesktop.DBus.Properties", "Get",
-            [.string("org.bluez.Device1"), .string("Connected")])
+            [.string("org.bluez.Device1"), .string(property)])
         return answer?.first?.boolValue == true
+    }
+
+    /// Waits until BlueZ knows the services of a device: 5.66 crashes if a link ends while it discovers them. That may
+    /// take longer than the two seconds for which it keeps a link that is to end.
+    func letBlueZDiscover(_ peripheral: RigPeripheral) async throws {
+        guard Worlds.isRig else { return }
+        try await eventually("BlueZ knows the services of \(peripheral)") {
+            try await says("ServicesResolved", of: peripheral.address)
+        }
     }
 
     /// Another program ends a link.
