@@ -73,7 +73,7 @@ extension Scenarios {
                 try await probe.waitForEnd()
                 try await stage.world.heartReturns()
                 // An attempt would make its link from the first one, and a peripheral that is connected sends no more.
-                for _ in 0..<3 { try await stage.world.control("central advertisement F0:F1:F2:00:00:01") }
+                for _ in 0..<3 { _ = try await stage.world.advertisement(of: "F0:F1:F2:00:00:01") }
                 try await stage.world.awaitConnections("heart", 0)
             }
         }

@@ -286,8 +286,8 @@ extension Scenarios {
             try await world.control("coc pairing justworks")
             try await world.control("coc forget")
             device.openL2CAPChannel(psm)
-            // The kernel says in 40 s that the peer refuses the channel.
-            let error = try await central.next("didOpen", within: Worlds.isRig ? 10 : world_deadline) {
+            // The kernel says in 40 s that the peer refuses the channel, and BluezKit takes it for that from 35 s on.
+            let error = try await central.next("didOpen", within: Worlds.isRig ? 30 : world_deadline) {
                 if case .channel(nil, let error) = $0 { [error] } else { nil }
             }[0]
             #expect((error as? CBError)?.code == .encryptionTimedOut)

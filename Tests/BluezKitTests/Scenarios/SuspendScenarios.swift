@@ -117,7 +117,7 @@ extension Scenarios {
             try await sleeping(world) {
                 try await world.control("heart return")
                 // It is on the air, and in the simulator tried again: the radio is deaf.
-                _ = try await world.control("central advertisement F0:F1:F2:00:00:01")
+                _ = try await world.advertisement(of: "F0:F1:F2:00:00:01")
                 _ = await simulator?.waitForCalls("Connect", count: 2)
                 #expect(heart.state == .connecting)
                 #expect(try await world.control("heart connections") == "0")
@@ -147,7 +147,7 @@ extension Scenarios {
                 await central.perform {}
                 let before = central.records.count
                 try await world.control("sensor1 advertise on")
-                _ = try await world.control("central advertisement F0:F1:F2:00:01:01")
+                _ = try await world.advertisement(of: "F0:F1:F2:00:01:01")
                 settle(central)
                 await central.perform {}
                 #expect(central.records.count == before && central.manager.isScanning)
@@ -170,7 +170,7 @@ extension Scenarios {
             try await publisher.add(localService(0x40, [beat]))
             try await publisher.advertise([CBAdvertisementDataLocalNameKey: "Kit"])
             func subscribe() async throws {
-                let line = try await world.control("central advertisement \(world.adapterAddress)")
+                let line = try await world.advertisement(of: world.adapterAddress)
                 #expect(line.contains("name=Kit"))
                 try await world.connect()
                 try await world.control("central subscribe \(beat.uuid.line)")
