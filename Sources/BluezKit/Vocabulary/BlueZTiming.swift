@@ -132,8 +132,10 @@ struct BlueZTiming: Sendable {
         var release = Duration.milliseconds(250)
         /// Between two questions whether another program has ended the link that it is ending.
         var leaseRetry = Duration.milliseconds(100)
-        /// For all preserved peripherals to be looked up, before the app gets what was restored without the rest.
-        var restoration = Duration.seconds(2)
+        /// For all preserved peripherals to be looked up, before the app gets what was restored without the rest: links
+        /// that are there count as lost then, with their subscriptions. bluetoothd answers within milliseconds, but for
+        /// one that is kept busy, and a machine that is: as long as a call may take otherwise (``Daemon/slowCall``).
+        var restoration = Duration.seconds(10)
         /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66
         /// crashes).
         var lostBondCrash = Duration.seconds(2)

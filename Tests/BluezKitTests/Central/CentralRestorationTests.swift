@@ -68,6 +68,27 @@ import Testing
         #expect(restored.outcome == .connecting)
     }
 
+    // BlueZ had two seconds, which a machine that stands still or a peripheral that floods bluetoothd can take: the app
+    // got a link that was there as one that is to be made, and its subscriptions were lost. It has ten now.
+    // Calm: others would do something in each second that passes.
+    @Test("RS-3 a link of which bluetoothd takes five seconds to tell is restored as connected", seesCore)
+    func slowAnswer() async throws {
+        let world = try await SimulatedWorld(.calm, times: .virtual)
+        let directory = try TemporaryDirectory()
+        let before = Central(world, options: directory.centralOptions)
+        try await before.powerOn()
+        let found = try await before.find("Rig Heart")
+        try await before.connect(found)
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        world.simulator.inject(SimulatorFault("GetAll", path: Self.heart, .delay(.seconds(5))))
+        // Of another session, as in another process.
+        let (after, _) = try await Central.restored(
+            world, options: copy.centralOptions.merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
+        #expect(after.manager.restoration?.peripherals.map(\.outcome) == [.connected])
+        withExtendedLifetime((before, found)) {}
+    }
+
     // After a logout no program could end a link any more: its lease had gone with the session's directory, and a link
     // without one is that of another program. The preserved state says whose it is.
     @Test(
