@@ -326,8 +326,14 @@ import Testing
                 return true
             } catch { return false }
         }
-        let sending = try await demo(
+        async let sender = demo(
             ["transfer", "send", folder.path + "/a.vcf", "--adapter", "hci1"] + options, bus: simulator.address)
+        // It keeps its turn until the sender, a program that has to start first, has tried.
+        try await eventually("the sender has tried", within: 4 * world_deadline) {
+            _ = try? await hog.write([0, 0x80], to: "0e9c0005-6b1a-4c57-8d3f-5a1e2b7c9d40")
+            return !simulator.calls("WriteValue").isEmpty
+        }
+        let sending = try await sender
         #expect(sending.status == 0 && sending.errors.isEmpty, "\(sending)")
         #expect(sending.output.contains("On the other machine: bluez-demo transfer receive FILE --via write."))
         #expect(sending.output.contains("The receiver is busy with another sender."), "\(sending)")
