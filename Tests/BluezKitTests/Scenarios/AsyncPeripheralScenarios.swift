@@ -250,6 +250,7 @@ extension Scenarios {
                 try await manager.startAdvertising()
                 return service
             }
+            letRequestsWait(in: world)
             try await world.connect()
             return (world, manager, service.characteristics[0].uuid.line)
         }

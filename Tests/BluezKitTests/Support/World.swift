@@ -207,6 +207,15 @@ func noticeHangs(in world: any World, after slowCall: Duration) {
     }
 }
 
+/// The requests of centrals wait for the app as long as a test does: neither BluezKit nor a simulated bluetoothd ends
+/// them. In the rig bluetoothd does, after five seconds.
+func letRequestsWait(in world: any World) {
+    guard let simulator = (world as? SimulatedWorld)?.simulator else { return }
+    simulator.timing.applicationTimeout = .seconds(world_deadline)
+    let session = Session.shared(.init(address: world.busAddress, adapter: nil))
+    session.queue.sync { session.blueZ.timing.server.request = .seconds(world_deadline) }
+}
+
 extension BlueZDaemon {
     /// `Device1.Disconnected` tells why a link ended.
     var givesReasons: Bool { version.map { $0 >= BlueZVersion(5, 83) } ?? false }
