@@ -72,7 +72,6 @@ extension BlueZTiming {
         times.daemon.longestReconnect = times.daemon.longestReconnect / 10
         // For a daemon that a test restarts at once, on a busy machine.
         times.adapter.grace = .milliseconds(500)
-        times.adapter.longGrace = times.adapter.longGrace / 10
         times.adapter.staleLinks = times.adapter.staleLinks / 10
         times.adapter.poweredRetry = times.adapter.poweredRetry / 10
         times.scan.retry = times.scan.retry / 10
@@ -87,6 +86,8 @@ extension BlueZTiming {
         times.link.settling = times.link.settling / 10
         times.link.backOff = times.link.backOff / 10
         times.link.longestBackOff = times.link.longestBackOff / 10
+        // What it has not told by then is not restored, although on an idle machine it tells it at once.
+        times.link.restoration = .seconds(15)
         // The simulated daemon says in one turn that links have ended and that Bluetooth is off. The bus may pause.
         times.link.heldLoss = .milliseconds(100)
         times.link.leaseRetry = times.link.leaseRetry / 10
