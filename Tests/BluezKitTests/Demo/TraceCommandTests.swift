@@ -21,11 +21,19 @@ import Testing
     }
 
     /// Runs the demo until it ends.
+    /// - Parameter text: Its output is read up to the line with this text, which ends it; nil: all of it.
     private func demo(
-        _ words: [String], environment: [String] = [], launcher: [String] = []
+        _ words: [String], environment: [String] = [], launcher: [String] = [], until text: String? = nil
     ) async throws -> Outcome {
         let name = place.directory.path + "/" + UUID().uuidString
-        let script = "\"$@\" >\(name).out 2>\(name).err"
+        let script =
+            if let text {
+                // The status of the demo, not of what reads its output.
+                "{ \"$@\" 2>\(name).err; echo $? >\(name).status; } | grep -m 1 '\(text)' >\(name).out; "
+                    + "exit $(cat \(name).status)"
+            } else {
+                "\"$@\" >\(name).out 2>\(name).err"
+            }
         let status = try await run(
             ["/usr/bin/env"] + environment + ["/bin/sh", "-c", script, "sh"] + launcher + [Self.program] + words,
             within: 6 * world_deadline)
@@ -120,7 +128,7 @@ import Testing
     @Test("a trace that cannot be written is one complaint, and the program does its work")
     func notWritable() async throws {
         let outcome = try await demo(
-            ["scan", "--simulated", "--duration", "1"], environment: ["BLUEZKIT_TRACE=/nonexistent/trace"])
+            ["scan", "--simulated"], environment: ["BLUEZKIT_TRACE=/nonexistent/trace"], until: "Simulated Heart")
         #expect(outcome.status == 0 && outcome.output.contains("Simulated Heart"), "\(outcome)")
         #expect(
             outcome.errors == "bluez-demo: BLUEZKIT_TRACE: there is no trace: /nonexistent/trace cannot be opened: "
@@ -130,11 +138,12 @@ import Testing
     @Test("a program with the privileges of another user writes no trace where its environment says")
     func privileged() async throws {
         let launcher = ["/usr/bin/env", "LD_PRELOAD=\(Probe.directory)/libPrivilegedEnvironment.so"]
-        let words = ["scan", "--simulated", "--duration", "1"]
+        let words = ["scan", "--simulated"]
         let trace = ["BLUEZKIT_TRACE=\(place.path)"]
-        #expect(try await demo(words, environment: trace, launcher: launcher).status == 0)
+        let privileged = try await demo(words, environment: trace, launcher: launcher, until: "Simulated Heart")
+        #expect(privileged.status == 0 && privileged.output.contains("Simulated Heart"), "\(privileged)")
         #expect(access(place.path, F_OK) != 0)
-        #expect(try await demo(words, environment: trace).status == 0)
+        #expect(try await demo(words, environment: trace, until: "Simulated Heart").status == 0)
         #expect(access(place.path, F_OK) == 0 && place.mode == 0o600)
     }
 
