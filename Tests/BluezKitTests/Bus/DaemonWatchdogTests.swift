@@ -27,7 +27,12 @@ import Testing
 
         func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
 
-        func check() { bus.queue.sync { watchdog.check { [log] in log.append("hangs") } } }
+        /// - Parameter count: How many ask, before any answer can come.
+        func check(_ count: Int = 1) {
+            bus.queue.sync {
+                for _ in 0..<count { watchdog.check { [log] in log.append("hangs") } }
+            }
+        }
 
         /// The answers to all calls that were made have come, or have failed: those of the watchdog before this one.
         func settle() async throws {
@@ -56,7 +61,7 @@ import Testing
         let stage = try await Stage()
         stage.fake.daemon.queue.suspend()
         for _ in 0..<2 {
-            for _ in 0..<3 { stage.check() }
+            stage.check(3)
             try await stage.wait(for: "hangs")
         }
         try await stage.settle()
@@ -74,8 +79,9 @@ import Testing
     func reconnects() async throws {
         let stage = try await Stage()
         stage.fake.daemon.queue.suspend()
-        stage.check()
         stage.bus.queue.sync {
+            // In the same turn as the end, so that the question is not over before.
+            stage.watchdog.check { [log = stage.log] in log.append("hangs") }
             stage.bus.reopen()
             stage.watchdog.reset()
             stage.bus.connection?.watchName(BlueZ.busName) { [log = stage.log] _ in log.append("again") }

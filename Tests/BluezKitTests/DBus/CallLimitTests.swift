@@ -56,14 +56,15 @@ struct CallLimitTests {
         let calls = EventLog<Held<IncomingCall>>()
         server.serve { _, call in calls.append(Held(value: call)) }
         let (outcomes, destination) = (EventLog<String>(), server.name)
+        let goesOn = DispatchSemaphore(value: 0)
         let due = client.sync { connection in
             let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
             connection.call(call, deadline: .milliseconds(200)) { outcomes.append($0.failureName) }
-            // Its queue does nothing until the answer is there, as if the process were stopped.
+            // Its queue does nothing until the answer is there, as if the process were stopped: from this turn on, so
+            // that the deadline is not noticed before.
+            client.queue.async { _ = goesOn.wait(timeout: .now() + 20) }
             return DispatchTime.now().later(by: .milliseconds(200))
         }
-        let goesOn = DispatchSemaphore(value: 0)
-        client.queue.async { _ = goesOn.wait(timeout: .now() + 20) }
         let call = try await calls.next("call") { $0 }
         try await eventually("the deadline has passed") { DispatchTime.now() > due }
         server.sync { $0.reply(to: call.value) }
