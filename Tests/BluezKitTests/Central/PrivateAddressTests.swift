@@ -44,6 +44,7 @@ import Testing
         let found = try #require(
             central.manager.retrievePeripherals(withIdentifiers: [sink.identityIdentifier]).first)
         let before = world.simulator.calls("Connect").count
+        world.simulator.timing.connectTimeout = .seconds(60)  // one attempt, however long it takes until it is near
         central.manager.connect(found)
         if !isNear {
             _ = await world.simulator.waitForCalls("Connect", count: before + 1)

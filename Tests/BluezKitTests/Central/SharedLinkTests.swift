@@ -173,6 +173,7 @@ import Testing
     @Test("CN-7 DL-7 two programs wait for an absent peripheral, and both cancel: the attempt is cancelled")
     func sharedAttempt() async throws {
         let world = try await SimulatedWorld()
+        world.simulator.timing.connectTimeout = .seconds(60)  // between two attempts there is none to cancel
         world.simulator.remember(world.sink)
         world.sink.vanish()
         let identifier = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier
@@ -198,6 +199,7 @@ import Testing
     func joinedAttempt() async throws {
         let stage = try await Stage()
         let simulator = stage.world.simulator
+        simulator.timing.connectTimeout = .seconds(60)  // between two attempts there is none to join, or to cancel
         simulator.remember(stage.world.sink)
         stage.world.sink.vanish()
         let (dead, living) = (try await stage.launch(), try await stage.launch())
