@@ -259,7 +259,8 @@ import Testing
         "IV-1 O-23 a service that grows ends its subscriptions with its old objects, also one in progress",
         arguments: [false, true])
     func growingService(whileSubscribing: Bool) async throws {
-        let world = try await SimulatedWorld()
+        // While time stands still no one else answers.
+        let world = try await whileSubscribing ? SimulatedWorld(.calm, times: .virtual) : SimulatedWorld()
         let central = Central(world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
@@ -268,6 +269,7 @@ import Testing
         let rate = try await central.characteristic(measurement, of: service, on: heart)
         if whileSubscribing {
             world.simulator.timing.attRoundTrip = .seconds(1)
+            await world.time?.stop()
             heart.setNotifyValue(true, for: rate)
             _ = await world.simulator.waitForCalls("StartNotify")
         } else {
@@ -284,6 +286,7 @@ import Testing
             ])
         try world.simulator.emit(
             path: signal.path, interface: signal.interface, member: signal.member, arguments: signal.arguments)
+        world.time?.pass()
         let changed = try await central.next("change") {
             if case .modified(_, let services) = $0 { services.map(\.uuid) } else { nil }
         }

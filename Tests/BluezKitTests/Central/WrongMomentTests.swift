@@ -263,15 +263,17 @@ import Testing
 
     @Test("SC-1 O-19 a scan that was requested before Bluetooth was switched off and on, and starts after it: it ends")
     func lateStart() async throws {
-        let world = try await SimulatedWorld(times: .virtual)
+        let world = try await SimulatedWorld(.calm, times: .virtual)  // while time stands still no one else answers
         let central = Central(world)
         try await central.powerOn()
-        // Time enough to switch off and on in.
+        // Time to switch off and on in, as it stands still.
+        await world.time?.stop()
         world.simulator.inject(SimulatorFault("StartDiscovery", .delay(.seconds(1))))
         central.manager.scanForPeripherals(withServices: nil)
         _ = await world.simulator.waitForCalls("StartDiscovery")
         world.simulator.setPowered(false)
         world.simulator.setPowered(true)
+        world.time?.pass()
         try #require(await world.simulator.waitForCalls("StopDiscovery") != nil)
         try await awaitRest(world)
         // Nothing of it affects the next one.

@@ -118,7 +118,7 @@ extension Hostile {
                 CBUUID(string: "2A6E"), of: HostileWorld.doomedService, on: app.peripheral)
             #expect(try await app.central.setNotify(true, doomed) == nil)
             // The answer to the first read is on its way when the service is removed; the others find nothing.
-            world.simulator.inject(SimulatorFault("ReadValue", .delay(.seconds(1))))
+            world.simulator.inject(SimulatorFault("ReadValue", .delay(.seconds(600))))
             for _ in 1...3 { app.peripheral.readValue(for: doomed) }
             app.peripheral.discoverDescriptors(for: doomed)
             app.peripheral.setNotifyValue(false, for: doomed)
