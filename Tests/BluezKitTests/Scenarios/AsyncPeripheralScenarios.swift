@@ -250,7 +250,7 @@ extension Scenarios {
                 try await manager.startAdvertising()
                 return service
             }
-            letRequestsWait(in: world)
+            limitRequests(in: world, to: .seconds(world_deadline))
             try await world.connect()
             return (world, manager, service.characteristics[0].uuid.line)
         }

@@ -145,10 +145,12 @@ extension Scenarios {
             _ = LogCapture.shared
             let characteristic = local(0x110, [.read, .write])
             let (world, publisher) = try await Publisher.connected([characteristic])
+            limitRequests(in: world, to: .seconds(1))
             let refusal = await world.refusal("central read \(characteristic.uuid.line)")
             #expect(refusal?.contains("att 0x0e") == true)
             let request = try await publisher.nextRead()
             try await LogCapture.shared.expect("has not answered a read of", characteristic.uuid.description)
+            limitRequests(in: world, to: .seconds(world_deadline))
             // Late is no misuse: the app cannot know that BlueZ waits no longer.
             publisher.manager.respond(to: request, withResult: .success)
             publisher.manager.respond(to: request, withResult: .success)

@@ -96,8 +96,8 @@ extension BlueZTiming {
         times.gatt.idleWriter = times.gatt.idleWriter / 10
         times.unanswered.pause = times.unanswered.pause / 60
         times.pairing.bond = times.pairing.bond / 10
-        // As long as the simulated daemon waits (`SimulatorTiming.applicationTimeout`).
-        times.server.request = .seconds(2)
+        // As long as the simulated daemon waits (``SimulatedWorld``). An app that answers takes milliseconds.
+        times.server.request = .seconds(10)
         times.server.advertisingRetry = times.server.advertisingRetry / 10
         times.channel.acceptRetry = times.channel.acceptRetry / 10
         return times

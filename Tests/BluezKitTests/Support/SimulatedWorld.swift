@@ -28,7 +28,10 @@ final class SimulatedWorld: World {
         _ = LogCapture.shared
         Log.forgetFloods()  // devices of other worlds have the same names
         time = times == .virtual ? PassingTime() : nil
-        let timing = timing ?? (time == nil ? .fast : .real)
+        let isFast = timing == nil && time == nil
+        var timing = timing ?? (isFast ? .fast : .real)
+        // An app that answers at once is in the same process, which may stand still for seconds on a busy machine.
+        if isFast { timing.applicationTimeout = BlueZTiming.short.server.request }
         // A tenth of what the rig's takes: a cancelled read returns long before its answer.
         sink = VirtualPeripheral.rigSink(slowRead: .milliseconds(500))
         connectTimeout = timing.connectTimeout / .seconds(1)

@@ -207,13 +207,13 @@ func noticeHangs(in world: any World, after slowCall: Duration) {
     }
 }
 
-/// The requests of centrals wait for the app as long as a test does: neither BluezKit nor a simulated bluetoothd ends
-/// them. In the rig bluetoothd does, after five seconds.
-func letRequestsWait(in world: any World) {
+/// How long the requests of centrals wait for the app of a manager that exists: then BluezKit or a simulated bluetoothd
+/// ends them. In the rig bluetoothd does, after five seconds.
+func limitRequests(in world: any World, to limit: Duration) {
     guard let simulator = (world as? SimulatedWorld)?.simulator else { return }
-    simulator.timing.applicationTimeout = .seconds(world_deadline)
+    simulator.timing.applicationTimeout = limit
     let session = Session.shared(.init(address: world.busAddress, adapter: nil))
-    session.queue.sync { session.blueZ.timing.server.request = .seconds(world_deadline) }
+    session.queue.sync { session.blueZ.timing.server.request = limit }
 }
 
 extension BlueZDaemon {
