@@ -61,7 +61,8 @@ import Testing
                 Int($0.1, radix: 16)
             }
         }
-        #expect(measured.count == 3 && traced == measured, "\(trace.output)")
+        // Of a program that was stopped for a while, more may have come before it ended the link.
+        #expect(measured.count == 3 && traced.prefix(3) == measured[...], "\(trace.output)")
         #expect(trace.lines.allSatisfy { !$0.contains("[") || $0.count <= 80 }, "\(trace.output)")
         #expect(
             trace.output.contains(" BlueZ 5.66"), "it is asked for with the first request, and answers when it does")
