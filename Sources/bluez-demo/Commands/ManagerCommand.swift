@@ -31,7 +31,7 @@ class ManagerCommand: NSObject, Command {
     /// `--timeout` or `--duration`, in seconds: also how long it may take until Bluetooth is on, if that is less than
     /// usual.
     var timeLimit: Double? { nil }
-    /// Whether it goes on when Bluetooth has been off and is on again. If not, ``bluetoothWentOff()`` ends it.
+    /// Whether it continues when Bluetooth has been off and is on again. If not, ``bluetoothWentOff()`` ends it.
     var waitsForBluetooth: Bool { true }
     /// Creates the manager, on the main queue, with these options and its own.
     func makeManager(_ options: [String: Any]) {}
