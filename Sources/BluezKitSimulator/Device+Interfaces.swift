@@ -50,7 +50,8 @@ extension Device {
             .init("TxPower", "n") { $0.txPower.map { .int16($0) } },
             .init("ServicesResolved", "b") { .bool($0.isResolved) },
             .init("AdvertisingFlags", "ay") { device in
-                guard device.simulator.optionsState.isExperimental, let flags = device.flags else { return nil }
+                let options = device.simulator.optionsState
+                guard options.isExperimental || options.version >= .v5_79, let flags = device.flags else { return nil }
                 return .bytes([flags])
             },
             .init("AdvertisingData", "a{yv}") { device in

@@ -17,7 +17,7 @@ struct Bond {
 /// What a user, or another program, has set of a device, and BlueZ forgets with it.
 struct DeviceSettings {
     private var isTrusted = false
-    private var isBlocked = false
+    private(set) var isBlocked = false
     private var hasAlias = false
     var exist: Bool { isTrusted || isBlocked || hasAlias }
 

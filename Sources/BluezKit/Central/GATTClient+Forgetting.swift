@@ -3,7 +3,7 @@ import BluezDBus
 extension GATTClient {
     /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will
     /// (5.67 and later, where pairing had begun), and may use freed memory when the attribute is used again: then it is
-    /// made to forget the device. Not if that would cost a bond, a link, or what the user has set.
+    /// made to forget the device. Not if that would cost a bond or a link, or unblock it.
     func forgetIfStuck() { forgetIfStuck(calls, attempts: 3) }
 
     private func forgetIfStuck(_ calls: OperationCalls, attempts: Int) {
@@ -16,14 +16,8 @@ extension GATTClient {
         caller.get("Connected") { [self, weak unanswered = central.unanswered] result in
             var reader = (try? result.get())?.reader
             let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
-            guard isPending(), isConnected == false, !device.properties.isBonded else { return }
-            guard !device.properties.settings.exist else {
-                let address = device.identity.addressText
-                return Log.warning(
-                    from: "kept \(bus.address) \(address)",
-                    "BlueZ has not answered an operation of \(address), and may crash at the next one. It is not made "
-                        + "to forget it, as it is trusted, blocked or has an alias: `bluetoothctl remove` does that")
-            }
+            guard isPending(), isConnected == false, !device.properties.isBonded, !device.properties.settings.isBlocked
+            else { return }
             Log.debug("\(device.path): forgotten, as BlueZ has not answered an operation")
             central.store.forgetting(device)
             bus.ask(adapter, BlueZ.adapter, counting: { unanswered?.counting(device, on: $0) }) {
