@@ -119,6 +119,16 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
         return isOpen
     }
 
+    /// The same for an element that may be older than some of those that wait.
+    /// - Parameter isOlder: Whether one of these comes before it.
+    /// - Returns: Whether the consumer can take it, and which one was dropped for it: itself, if it is the oldest.
+    func insert(_ element: Element, behind isOlder: @Sendable (Element) -> Bool) -> (isOpen: Bool, dropped: Element?) {
+        let (isOpen, sent) = mailbox.withLock { (!$0.isEnded, $0.insert(element, behind: isOlder)) }
+        if sent.dropped != nil { dropped.value.withLock { $0 += 1 } }
+        sent.waiter?.resume(returning: .success(element))
+        return (isOpen, sent.dropped)
+    }
+
     func finish(throwing failure: Failure?) {
         for (waiter, answer) in mailbox.withLock({ $0.finish(throwing: failure) }) {
             waiter.resume(returning: last(answer))
@@ -173,9 +183,19 @@ struct EventHub<Element: Sendable, Failure: Error> {
     /// Forgets those that have ended.
     mutating func prune() { subscriptions.removeAll { $0.subscription?.isEnded ?? true } }
 
-    /// - Returns: How many can take it.
-    @discardableResult
-    func send(_ element: Element) -> Int { subscriptions.count { $0.subscription?.send(element) == true } }
+    func send(_ element: Element) {
+        for each in subscriptions { each.subscription?.send(element) }
+    }
+
+    /// Sends an element that may be older than some of those that wait for the consumers.
+    /// - Parameter isOlder: Whether one of these comes before it.
+    /// - Returns: How many can take it, and what was dropped for it, once for each consumer: also itself.
+    func insert(
+        _ element: Element, behind isOlder: @Sendable (Element) -> Bool
+    ) -> (takers: Int, dropped: [Element]) {
+        let sent = subscriptions.compactMap { $0.subscription?.insert(element, behind: isOlder) }
+        return (sent.count { $0.isOpen }, sent.compactMap { $0.dropped })
+    }
 
     mutating func finish(throwing failure: Failure?) {
         for each in subscriptions { each.subscription?.finish(throwing: failure) }

@@ -34,6 +34,21 @@ struct Mailbox<Element, Failure: Error, Waiter> {
         return (nil, isFull)
     }
 
+    /// The same for an element that may be older than some of those that wait.
+    /// - Parameter isOlder: Whether one of these comes before it.
+    /// - Returns: Who gets the element now, and which one was dropped for it: itself, if it is the oldest.
+    mutating func insert(_ element: Element, behind isOlder: (Element) -> Bool) -> (waiter: Waiter?, dropped: Element?)
+    {
+        guard end == nil else { return (nil, nil) }
+        if !waiting.isEmpty {
+            hasDelivered = true
+            return (waiting.removeFirst(), nil)
+        }
+        let last = elements[first...].lastIndex { $0.map(isOlder) == true }
+        elements.insert(element, at: last.map { $0 + 1 } ?? first)
+        return (nil, count > limit ? takeFirst() : nil)
+    }
+
     /// - Returns: The answer; nil if it comes later.
     mutating func next(_ waiter: Waiter) -> Answer? {
         if count > 0 {

@@ -110,8 +110,8 @@ public final class PeripheralManager: Sendable {
     ///
     /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there
     /// is any consumer wait for it, or for the next one if it ends before it has taken any. What a consumer has not
-    /// taken when it ends goes to those that have come since. Those that come when one has ended, and no other one is
-    /// there yet, are refused.
+    /// taken when it ends goes to those that have come since, before what is newer and waits for them. Those that come
+    /// when one has ended, and no other one is there yet, are refused.
     public var requests: EventSequence<ATTRequest, Never> {
         core.sequence {
             $0.addRequests($1)

@@ -5,7 +5,7 @@ struct ReceivedRequests {
     private struct Unanswered {
         let request: CBATTRequest
         let isRead: Bool
-        /// How many consumers were sent it, and have not given it back.
+        /// How many consumers were sent it, and have neither dropped it nor given it back.
         var holders = 0
     }
     private var open: [UInt64: Unanswered] = [:]
@@ -29,8 +29,8 @@ struct ReceivedRequests {
     }
 
     /// A consumer has ended without taking these. Those that no other one was sent, or that all have given back, go to
-    /// the consumers that have come since. If there is none they wait for the next one, or are refused if this one has
-    /// taken others.
+    /// the consumers that have come since, in their order. If there is none they wait for the next one, or are refused
+    /// if this one has taken others.
     mutating func giveBack(_ untaken: [ATTRequest], hasTaken: Bool) {
         let free = untaken.filter { request in
             open[request.number]?.holders -= 1
@@ -38,15 +38,22 @@ struct ReceivedRequests {
         }
         guard !free.isEmpty else { return }
         consumers.prune()
-        if !consumers.isEmpty { free.forEach { send($0) } }
-        if hasTaken { return }
-        // One may have ended meanwhile.
-        let rest = free.filter { open[$0.number]?.holders == 0 }
-        if !rest.isEmpty { early = (rest + (early ?? [])).suffix(PeripheralManagerCore.bufferSize) }
+        // A consumer may end meanwhile.
+        let rest = free.filter { !send($0) }
+        if hasTaken || rest.isEmpty { return }
+        let all = (rest + (early ?? [])).sorted { $0.number < $1.number }
+        early = all.suffix(PeripheralManagerCore.bufferSize)
     }
 
-    private mutating func send(_ request: ATTRequest) {
-        open[request.number]?.holders = consumers.send(request)
+    /// In the order of their numbers, in which they were received: one that was given back may be older than others.
+    /// - Returns: Whether there is a consumer for it.
+    @discardableResult
+    private mutating func send(_ request: ATTRequest) -> Bool {
+        let number = request.number
+        let (takers, dropped) = consumers.insert(request) { $0.number < number }
+        open[number]?.holders = takers
+        for other in dropped { open[other.number]?.holders -= 1 }
+        return takers > 0
     }
 
     mutating func prune() { consumers.prune() }

@@ -302,6 +302,23 @@ import Testing
         }
     }
 
+    @Test("an element that comes late gets its place before those that are newer, and the oldest one is dropped")
+    func lateElements() {
+        var mailbox = Mailbox<Int, Failed, UInt64>(limit: 3)
+        var dropped: [Int] = []
+        for number in [5, 8, 3, 6, 2, 9] {
+            if let oldest = mailbox.insert(number, behind: { $0 < number }).dropped { dropped.append(oldest) }
+        }
+        #expect(dropped == [3, 2, 5] && mailbox.untaken.compactMap { $0 } == [6, 8, 9])
+        // Also where some were taken.
+        _ = mailbox.next(1)
+        #expect(mailbox.insert(7, behind: { $0 < 7 }).dropped == nil)
+        #expect(mailbox.untaken.compactMap { $0 } == [7, 8, 9])
+        // First to a consumer that waits.
+        for task in UInt64(2)...5 { _ = mailbox.next(task) }
+        #expect(mailbox.insert(4, behind: { $0 < 4 }).waiter == 5)
+    }
+
     @Test(
         "a sequence that is not read keeps the newest elements, says how many it dropped, and delivers them after its end"
     )

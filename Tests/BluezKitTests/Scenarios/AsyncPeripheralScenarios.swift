@@ -242,11 +242,13 @@ extension Scenarios {
             #expect(first.hasSuffix(" 2a"), "\(first)")
         }
 
-        private static func receiving() async throws -> (World, PeripheralManager, String) {
+        private static func receiving(
+            _ properties: CBCharacteristicProperties = [.read, .write]
+        ) async throws -> (World, PeripheralManager, String) {
             let world = try await Worlds.make()
             let manager = PeripheralManager(options: world.managerOptions)
             let service = try await within {
-                let service = try await manager.add(localService(0x100, [local(0x110, [.read, .write])]))
+                let service = try await manager.add(localService(0x100, [local(0x110, properties)]))
                 try await manager.startAdvertising()
                 return service
             }
@@ -336,6 +338,41 @@ extension Scenarios {
             let other = Task { for await request in second { request.respond(with: Data([42])) } }
             #expect(try await answer == "2a")
             other.cancel()
+        }
+
+        // They came behind what both were sent: of writes without response, that is other data.
+        @Test("RQ-1 RQ-6 writes that a consumer has not taken come to one that came later before those that followed")
+        func untakenInOrder() async throws {
+            let (world, manager, uuid) = try await Self.receiving([.read, .writeWithoutResponse])
+            let first = manager.requests
+            let mayEnd = EventLog<Bool>()
+            let server = Task {
+                for await request in first {
+                    request.respond(with: Data([41]))
+                    try await mayEnd.next("the end") { $0 }
+                    break
+                }
+            }
+            #expect(try await world.control("central read \(uuid)") == "29")
+            for number in 1...2 { _ = try await world.control("central write \(uuid) 0\(number) 0") }
+            try await eventually("two writes wait") { await manager.keptRequests == 2 }
+            let second = manager.requests
+            #expect(await manager.keptRequests == 2)  // on the queue, where it has become a consumer before
+            _ = try await world.control("central write \(uuid) 03 0")
+            try await eventually("a third one waits") { await manager.keptRequests == 3 }
+            mayEnd.append(true)
+            try await within { try await server.value }
+            #expect(await manager.keptRequests == 3)  // on the queue, where the first one has given back two before
+            let values = try await within {
+                var values: [Data] = []
+                for await request in second {
+                    if case .write(let writes) = request.kind { values += writes.map(\.value) }
+                    request.respond()
+                    if values.count == 3 { break }
+                }
+                return values
+            }
+            #expect(values == [Data([1]), Data([2]), Data([3])])
         }
     }
 }
