@@ -91,15 +91,15 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     private let mailbox: Mutex<Mailbox<Element, Failure, CheckedContinuation<Answer, Never>>>
     private let dropped: DropCounter
     private let once: Once<Element>?
-    private let onEnd: Mutex<(@Sendable ([Element], Bool) -> Void)?>
+    private let onEnd: Mutex<(@Sendable (ArraySlice<Element?>, Bool) -> Void)?>
 
     /// - Parameters:
     ///   - once: What the consumer takes as its last element, if it is the first to take it.
     ///   - onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent and has not
-    ///     taken, and whether it has taken anything.
+    ///     taken (none of it is nil), and whether it has taken anything.
     init(
         bufferSize: Int, dropped: DropCounter, once: Once<Element>? = nil,
-        onEnd: @escaping @Sendable (_ untaken: [Element], _ hasTaken: Bool) -> Void
+        onEnd: @escaping @Sendable (_ untaken: ArraySlice<Element?>, _ hasTaken: Bool) -> Void
     ) {
         mailbox = Mutex(Mailbox(limit: bufferSize))
         (self.dropped, self.once) = (dropped, once)

@@ -18,8 +18,8 @@ struct Mailbox<Element, Failure: Error, Waiter> {
 
     var isEnded: Bool { end != nil }
     private var count: Int { elements.count - first }
-    /// The elements that wait.
-    var untaken: [Element] { elements.compactMap { $0 } }
+    /// The elements that wait, as they are: without a copy.
+    var untaken: ArraySlice<Element?> { elements[first...] }
 
     /// - Returns: Who gets the element now, and whether another one was dropped for it.
     mutating func send(_ element: Element) -> (waiter: Waiter?, hasDropped: Bool) {

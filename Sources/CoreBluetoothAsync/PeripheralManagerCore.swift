@@ -42,7 +42,7 @@ actor PeripheralManagerCore: ChannelHost {
             ) { untaken, hasTaken in
                 self.post {
                     $0.delegate.pruneEvents()
-                    giveBack?($0.delegate, untaken, hasTaken)
+                    giveBack?($0.delegate, untaken.compactMap { $0 }, hasTaken)
                 }
             }
             // One that was let go of meanwhile takes nothing.
