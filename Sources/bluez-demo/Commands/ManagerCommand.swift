@@ -84,6 +84,12 @@ class ManagerCommand: NSObject, Command {
         after(Self.linkEnd) { $0.quit() }  // the daemon does not answer: exit anyway
     }
 
+    /// How long another device may be silent, in seconds: as usual, unless a test chooses.
+    static func silence(_ usual: Double, chosen: String? = environment("BLUEZ_DEMO_SILENCE")) -> Double {
+        guard let seconds = chosen.flatMap({ UInt16($0) }), seconds > 0 else { return usual }
+        return Double(seconds)
+    }
+
     /// Runs a closure later, unless the command was released.
     func after(_ seconds: Double, _ body: @escaping (ManagerCommand) -> Void) {
         DispatchQueue.main.later(.seconds(seconds)) { [weak self] in

@@ -1,11 +1,10 @@
-import BluezDBus
 import BluezKit
 import Foundation
 
 /// Shared by the commands that look for one peer, and look again when its link ends.
 class PeerCommand: CentralCommand {
-    /// How long nothing may happen on a link, in seconds. A test may set it.
-    private static let silenceLimit = Double(environment("BLUEZ_DEMO_SILENCE").flatMap { UInt16($0) } ?? 30)
+    /// How long nothing may happen on a link, in seconds.
+    private static let silenceLimit = ManagerCommand.silence(30)
 
     /// Kept, because a peripheral that is released is disconnected.
     var peer: CBPeripheral?

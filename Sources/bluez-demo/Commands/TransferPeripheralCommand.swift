@@ -1,11 +1,10 @@
-import BluezDBus
 import BluezKit
 import Foundation
 
 /// `transfer` and `card` as the peripheral: it receives what a central writes, or sends notifications.
 class TransferPeripheralCommand: PeripheralCommand {
-    /// How long a central may be silent until another one gets its turn, in seconds. A test may set it.
-    private static let silenceLimit = Double(environment("BLUEZ_DEMO_SILENCE").flatMap { UInt16($0) } ?? 10)
+    /// How long a central may be silent until another one gets its turn, in seconds.
+    private static let silenceLimit = ManagerCommand.silence(10)
     /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it
     /// could, and is started again.
     private static let endLimit = 15.0

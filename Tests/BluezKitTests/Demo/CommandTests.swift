@@ -584,6 +584,13 @@ import Testing
         #expect(said().contains("Restored "), "\(said())")
     }
 
+    // With zero it looked without a pause, and left each peer before that was connected.
+    @Test("a test may choose how long a peer may be silent, in whole seconds from one on")
+    func chosenSilence() {
+        #expect(ManagerCommand.silence(30, chosen: "1") == 1)
+        for chosen in [nil, "0", "-1", "0.5", "x"] { #expect(ManagerCommand.silence(30, chosen: chosen) == 30) }
+    }
+
     @Test("a bus that the environment names and that is not there has the variable as its remedy")
     func wrongBus() async throws {
         let outcome = try await demo(["doctor"])
