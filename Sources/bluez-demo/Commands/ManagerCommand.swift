@@ -11,6 +11,8 @@ class ManagerCommand: NSObject, Command {
     /// `DISCONNECT_TIMER`), which GLib makes up to 2.75. A peer that does not answer then is given up after the
     /// supervision timeout: 0.42 s as Linux has it, 6 s at most as Apple has peripherals ask for it.
     static let linkEnd = 9.0
+    /// How long it takes as a rule, in seconds.
+    private static let usualLinkEnd = 3.0
 
     let output: Output
     private let common: CommonOptions
@@ -81,6 +83,10 @@ class ManagerCommand: NSObject, Command {
         guard ending == nil else { return }
         ending = status
         guard end() else { return quit() }
+        after(Self.usualLinkEnd) { command in
+            let remedy = status == .interrupted ? " Ctrl-C exits at once." : ""
+            command.output.say(Line("Waiting for the link to end." + remedy, .dim))
+        }
         after(Self.linkEnd) { $0.quit() }  // the daemon does not answer: exit anyway
     }
 

@@ -447,11 +447,11 @@ import Testing
     }
 
     // It waited for three seconds, and BlueZ takes up to 2.75 before it even asks the peer.
-    // Slow: the link takes five seconds to end.
+    // Slow: the link takes three and a half seconds to end.
     @Test("a command waits until its link has ended, also if the peer takes its time")
     func slowEndOfLink() async throws {
         let simulator = try await Simulator()
-        simulator.timing.disconnectDelay = .seconds(5)
+        simulator.timing.disconnectDelay = .milliseconds(3500)
         let device = VirtualPeripheral(
             "F0:00:00:00:00:09", VirtualAdvertisement(localName: "Slow"),
             services: [VirtualService("1815", [VirtualCharacteristic("2A56", .read, value: [1])])])
@@ -459,6 +459,29 @@ import Testing
         let outcome = try await demo(["inspect", device.address, "--json"], bus: simulator.address)
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
         #expect(outcome.output.contains(#""event":"disconnected""#), "\(outcome)")
+    }
+
+    // Up to nine seconds passed without a word.
+    // Slow: the link does not end, which is said after three seconds.
+    @Test("a command that waits for the end of its link says so, and how to exit at once")
+    func saysThatItWaits() async throws {
+        let simulator = try await Simulator()
+        simulator.timing.disconnectDelay = .seconds(60)
+        let sensor = simulator.add(SimulatedHeart.peripheral("F0:F1:F2:00:00:60"))
+        sensor.notifyRepeatedly("2A37", every: .milliseconds(200)) { _ in [0, 60] }
+        let (process, said) = try start(["heart-rate"], "waiting", bus: simulator.address)
+        do {
+            try await eventually("it measures", within: 4 * world_deadline) { said().contains("60 bpm") }
+            kill(process, SIGINT)
+            try await eventually("it says so: \(said())", within: 4 * world_deadline) {
+                said().contains("Waiting for the link to end. Ctrl-C exits at once.\n")
+            }
+        } catch {
+            killAndWait(process)
+            throw error
+        }
+        kill(process, SIGINT)
+        #expect(try await waitForEnd(of: process, "it") == 130 << 8)
     }
 
     @Test("a time limit of a sensor says what is wrong, and what to do")
