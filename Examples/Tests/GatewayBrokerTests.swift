@@ -226,8 +226,9 @@ import Testing
         }
         for (gateway, expected) in zip(gateways, cases) {
             let problem = try await gateway.nextProblem()
-            // TCP's reset of a connection that the broker has ended can come before TLS's alert is read.
-            let mayBeReset = [url(strict), url(plain)].contains(expected.url) && expected.options == ca
+            // TCP's reset of a connection that the broker has ended can come before TLS's alert is read. A broker that
+            // does not speak TLS ends it before the handshake is over, for which libmosquitto has another error.
+            let mayBeReset = expected.url == url(strict) && expected.options == ca
             let isReset = problem.contains(" ends the connection without saying why: it may not accept the certificate")
             #expect(problem.hasPrefix("gateway: \(expected.problem)") || mayBeReset && isReset, "\(problem)")
         }
