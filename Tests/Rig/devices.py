@@ -74,10 +74,12 @@ class Virtual:
     async def encrypt(self, connection):
         """With the keys of the bond, once. bluetoothd loses the attributes of a link that is encrypted before it has taken it,
         which it shows by asking for that (src/device.c, device_attach_att); unless it has no bond."""
+        if self.device.connections.get(connection.handle) is not connection:
+            raise asyncio.CancelledError  # its end has been told already
         try:
             await asyncio.wait_for(connection.cancel_on_disconnection(connection.taken.wait()), 10)
         except asyncio.TimeoutError:
-            pass
+            self.event('encrypts unasked')
         async with connection.securing:
             if not connection.encryption:
                 await connection.encrypt()

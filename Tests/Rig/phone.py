@@ -167,12 +167,26 @@ class Phone(Virtual):
                 address = await asyncio.wait_for(heard, 30)
             except asyncio.TimeoutError:
                 raise ValueError('no accessory heard') from None
-        connection = await self.link_to(Address(str(address)))
+        address = Address(str(address))
+        connection = await self.link_to(address)
         if await self.device.keystore.get(str(connection.peer_address)):
-            await self.encrypt(connection)
+            await self.encrypt_link(connection, address)
         elif 'pair' in words:
             await connection.pair()
         return str(address)
+
+    async def encrypt_link(self, connection, address):
+        """With the keys of the bond. Linux shows bluetoothd some links before it can secure them ("security requested but not
+        available"). bluetoothd, which has a bond, drops them (device_attach_att: EINVAL), the kernel ends them after 4 s, and
+        the phone connects again, as phones do."""
+        for left in reversed(range(5)):
+            try:
+                return await self.encrypt(connection)
+            except asyncio.CancelledError:  # bumble's way to say that the link has ended
+                if not left or connection.taken.is_set() or asyncio.current_task().cancelling():
+                    raise
+                self.event('not-taken')
+            connection = await self.link_to(address)
 
     async def cmd_permit(self, switch):
         """permit on|off: whether the user lets accessories see the notifications: the service comes or goes"""

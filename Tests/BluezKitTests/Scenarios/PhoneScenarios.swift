@@ -157,7 +157,7 @@ struct Accessory {
     private struct LinkLost: Error {}
 
     /// Connects to the phone that is connected, and subscribes. A busy bluetoothd may lose the request that makes it
-    /// pair, or the whole of a link that the phone encrypts at once (COMPATIBILITY.md): then the phone comes once more.
+    /// pair, or the whole of a link (COMPATIBILITY.md): then the phone comes once more.
     func subscribe(to phone: CBPeripheral, isRepeated: Bool = false) async throws -> CBCharacteristic {
         do {
             try await central.connect(phone)
