@@ -164,7 +164,8 @@ extension World {
         try await Peer.named(busAddress).call("org.bluez", path, "org.bluez.Device1", "Disconnect", [])
     }
 
-    /// Makes an adapter, as soon as it is there, forget a device and its bond.
+    /// Makes an adapter, as soon as it is there, forget a device and its bond. One that has paired with a private
+    /// address keeps the path of that.
     /// - Throws: Anything else that is in the way, such as a bluetoothd that has crashed.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),
@@ -182,6 +183,12 @@ extension World {
             {
                 return false  // it is not there yet, or not powered
             }
+        }
+        let objects = try await peer.call("org.bluez", "/", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+        for (other, interfaces) in objects.first?.dictionaryValue ?? [:] where other.hasPrefix(path.rawValue + "/") {
+            let properties = interfaces.dictionaryValue?["org.bluez.Device1"]?.dictionaryValue
+            guard properties?["Address"]?.stringValue == address, let device = ObjectPath(other) else { continue }
+            try await peer.call("org.bluez", path, "org.bluez.Adapter1", "RemoveDevice", [.path(device)])
         }
     }
 }
