@@ -137,10 +137,11 @@ private final class DelegateCentralApp: CentralApp, @unchecked Sendable {  // ho
         if central.manager.state == .poweredOn { try known(peripheral).readValue(for: characteristic) }
         try await awaitState(.resetting)
         // An adapter that is pulled may have answered before.
-        let others = central.events.count {
+        let others = central.events.filter {
             if case .state = $0 { false } else if case .value(_, _, nil) = $0 { false } else { true }
         }
-        #expect(others == 0 || losses.isEarly)
+        let lost = others.compactMap { if case .disconnected(let peer, _, _) = $0 { peer.identifier } else { nil } }
+        #expect(others.isEmpty || losses.isEarly && lost.count == others.count && Set(lost).count == lost.count)
     }
 
     func release() async throws {
@@ -262,10 +263,13 @@ private final class AsyncCentralApp: CentralApp {
     func reset(reading peripheral: UUID, by cause: () async throws -> Void) async throws {
         let (known, losses) = (try known(peripheral), try await LossWatch())
         try await cause()
-        let error =
-            await thrown { try await within { while true { _ = try await known.readRSSI() } } } as? BluetoothError
+        let error = await thrown { try await within { while true { _ = try await known.readRSSI() } } }
         // An adapter may go off before it is gone.
-        #expect(error == .unavailable(.resetting) || error == .unavailable(.poweredOff) || losses.isEarly)
+        let end = error as? BluetoothError
+        let isReset = end == .unavailable(.resetting) || end == .unavailable(.poweredOff)
+        let code = (error as? CBError)?.code
+        let isLoss = code == .peripheralDisconnected || code == .notConnected  // between two calls
+        #expect(isReset || losses.isEarly && isLoss, "\(String(describing: error))")
         try await awaitState(.resetting)
     }
 
