@@ -141,18 +141,29 @@ extension World {
     /// Whether BlueZ reports that a device is connected.
     func saysConnected(_ address: String) async throws -> Bool { try await says("Connected", of: address) }
 
-    private func says(_ property: String, of address: String) async throws -> Bool {
-        guard let path = ObjectPath("/org/bluez/hci0/dev_" + address.replacing(":", with: "_")) else { return false }
-        let answer = try? await Peer.named(busAddress).call(
-            "org.bluez", path, "org.freedesktop.DBus.Properties", "Get",
-            [.string("org.bluez.Device1"), .string(property)])
-        return answer?.first?.boolValue == true
+    private func says(_ name: String, of address: String) async throws -> Bool {
+        let path = "/org/bluez/hci0/dev_" + address.replacing(":", with: "_")
+        return await property(name, "org.bluez.Device1", at: path)?.boolValue == true
     }
 
-    /// Waits until BlueZ knows the services of a device: 5.66 crashes if a link ends while it discovers them. That may
-    /// take longer than the two seconds for which it keeps a link that is to end.
+    /// The version of bluetoothd; nil where its adapter does not tell it.
+    func blueZVersion() async -> BlueZVersion? {
+        await property("Modalias", "org.bluez.Adapter1", at: "/org/bluez/hci0")?.stringValue
+            .flatMap { BlueZVersion(modalias: $0) }
+    }
+
+    private func property(_ name: String, _ interface: String, at path: String) async -> Value? {
+        guard let path = ObjectPath(path) else { return nil }
+        let answer = try? await Peer.named(busAddress).call(
+            "org.bluez", path, "org.freedesktop.DBus.Properties", "Get", [.string(interface), .string(name)])
+        return answer?.first
+    }
+
+    /// Waits until BlueZ knows the services of a device: up to 5.81 it crashes if a link ends while it discovers them.
+    /// That may take longer than the two seconds for which it keeps a link that is to end.
     func letBlueZDiscover(_ peripheral: RigPeripheral) async throws {
         guard Worlds.isRig else { return }
+        if let version = await blueZVersion(), version >= BlueZVersion(5, 82) { return }
         try await eventually("BlueZ knows the services of \(peripheral)") {
             try await says("ServicesResolved", of: peripheral.address)
         }
