@@ -537,8 +537,7 @@ extension Scenarios {
                 _ = try await central.read(secret).get()
                 try await central.disconnect(sink)
             }
-            // A question that BlueZ has not answered within two seconds finds none.
-            try await eventually("BlueZ has \(isBonded ? "a" : "no") bond") {
+            try await expectAtOnce("BlueZ has \(isBonded ? "a" : "no") bond") {
                 central.manager.retrieveBondedPeripherals().contains(sink) == isBonded
             }
             for change in ["add", "remove"] {

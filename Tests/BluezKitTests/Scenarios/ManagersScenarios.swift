@@ -110,8 +110,7 @@ extension Scenarios {
             try await first.connect(heart)
             // BlueZ knows which services it has when they are discovered.
             _ = try await first.read(location, of: heartRate, on: heart)
-            // A question that BlueZ has not answered within two seconds finds none.
-            try await eventually("it is retrieved") { try await second.retrieveConnected([heartRate]) == [heart] }
+            try await expectAtOnce("it is retrieved") { try await second.retrieveConnected([heartRate]) == [heart] }
             let objects = [try first.object(of: heart), try second.object(of: heart)]
             #expect(objects[0] != objects[1])
             #expect(try second.state(of: heart) == .disconnected)

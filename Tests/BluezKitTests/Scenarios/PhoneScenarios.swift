@@ -77,8 +77,7 @@ extension Scenarios {
             #expect(manager?.retrieveConnectedPeripherals(withServices: [ANCS.uuid]).isEmpty == true)
             try await accessory.world.control("phone permit on")
             let phone = try await accessory.nextPhone()
-            // A question that BlueZ has not answered within two seconds finds none.
-            try await eventually("it is retrieved") {
+            try await expectAtOnce("it is retrieved") {
                 manager?.retrieveConnectedPeripherals(withServices: [ANCS.uuid]) == [phone]
             }
             try await accessory.expectEvent(7, of: try await accessory.subscribe(to: phone))

@@ -214,6 +214,22 @@ extension World {
 /// All scenarios, one after the other: the rig has one world for all of them.
 @Suite(.serialized) struct Scenarios {}
 
+/// What an app asks BlueZ for is so at once. In the rig, a question that is not answered within two seconds finds none,
+/// and is asked again.
+func expectAtOnce(
+    _ what: String, sourceLocation: SourceLocation = #_sourceLocation, _ isSo: () async throws -> Bool
+) async throws {
+    guard Worlds.isRig else {
+        let isSoNow = try await isSo()
+        #expect(isSoNow, "\(what)", sourceLocation: sourceLocation)
+        return
+    }
+    try await eventually(what, within: 10) {
+        let start = ContinuousClock.now
+        return try await isSo() && start.duration(to: .now) < .seconds(2)
+    }
+}
+
 /// Managers that exist count bluetoothd as hung when a call takes nine seconds in the rig, or one in the simulator.
 func noticeHangsSoon(in world: any World) { noticeHangs(in: world, after: .seconds(Worlds.isRig ? 9 : 1)) }
 
