@@ -86,8 +86,6 @@ extension BlueZTiming {
         times.link.settling = times.link.settling / 10
         times.link.backOff = times.link.backOff / 10
         times.link.longestBackOff = times.link.longestBackOff / 10
-        // What it has not told by then is not restored, although on an idle machine it tells it at once.
-        times.link.restoration = .seconds(15)
         // The simulated daemon says in one turn that links have ended and that Bluetooth is off. The bus may pause.
         times.link.heldLoss = .milliseconds(100)
         times.link.leaseRetry = times.link.leaseRetry / 10
