@@ -271,7 +271,7 @@ import Testing
             world.simulator.timing.attRoundTrip = .seconds(1)
             await world.time?.stop()
             heart.setNotifyValue(true, for: rate)
-            _ = await world.simulator.waitForCalls("StartNotify")
+            try await world.awaitCall("StartNotify")
         } else {
             #expect(try await central.setNotify(true, rate) == nil)
         }

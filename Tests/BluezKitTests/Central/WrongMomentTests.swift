@@ -270,7 +270,7 @@ import Testing
         await world.time?.stop()
         world.simulator.inject(SimulatorFault("StartDiscovery", .delay(.seconds(1))))
         central.manager.scanForPeripherals(withServices: nil)
-        _ = await world.simulator.waitForCalls("StartDiscovery")
+        try await world.awaitCall("StartDiscovery")
         world.simulator.setPowered(false)
         world.simulator.setPowered(true)
         world.time?.pass()

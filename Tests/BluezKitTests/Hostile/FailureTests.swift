@@ -117,7 +117,7 @@ extension Hostile {
             let doomed = try await app.central.characteristic(
                 CBUUID(string: "2A6E"), of: HostileWorld.doomedService, on: app.peripheral)
             #expect(try await app.central.setNotify(true, doomed) == nil)
-            // The answer to the first read is on its way when the service is removed; the others find nothing.
+            // The first read has no answer when the service is removed; the others find nothing.
             world.simulator.inject(SimulatorFault("ReadValue", .delay(.seconds(600))))
             for _ in 1...3 { app.peripheral.readValue(for: doomed) }
             app.peripheral.discoverDescriptors(for: doomed)

@@ -48,6 +48,14 @@ final class SimulatedWorld: World {
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
         try await events.next(what) { matches($0) ? $0 : nil }
     }
+
+    /// Waits for a call while time stands still, but for what leads to it: `waitForCalls` lets time pass.
+    func awaitCall(_ member: String) async throws {
+        try await eventually("\(member) is called") {
+            await time?.clock.advance(by: .milliseconds(10))
+            return !simulator.calls(member).isEmpty
+        }
+    }
 }
 
 extension SimulatorOptions {
