@@ -130,8 +130,9 @@ final class Pairing {
         }
         device.link?.refusedOperations += continuations
         simulator.after(simulator.timing.failedPairingRemoval) { [weak device, weak link = device.link, refusals] in
-            // Not if a `Connect` has come since, which makes it permanent (src/device.c, `dev_connect`).
-            if let device, !device.isPaired, device.link === link, device.connectAlarm == nil,
+            // Not when that link has ended, at which the time starts again (src/device.c, `device_update_last_seen`); a
+            // `Connect` after that makes the device permanent (`dev_connect`).
+            if let device, let link, !device.isPaired, device.link === link,
                 device.adapter.devices[device.address] === device
             {
                 device.adapter.remove(device)

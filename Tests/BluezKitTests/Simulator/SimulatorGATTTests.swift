@@ -242,4 +242,29 @@ struct SimulatorGATTTests {
                 "dev02: Bonded=true Paired=true", "ReadValue returns",
             ])
     }
+
+    @Test("a device whose pairing has failed is not removed for that after its next link, also when that has ended")
+    func failedPairingOfAnEarlierLink() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(options: SimulatorOptions(version: .v5_66), clock: clock)
+        let sink = simulator.add(.rigSink(slowRead: .milliseconds(30)))
+        simulator.remember(sink)
+        let client = try await BusClient(simulator.busAddress, clock: clock)
+        client.keeps = simulator
+        try await client.device("Connect", BusClient.sink)
+        #expect(await client.waits { $0.last?.contains("ServicesResolved=true") == true })
+        await #expect(throws: (any Error).self) {
+            try await client.call(
+                Self.service + "/char0023", "org.bluez.GattCharacteristic1", "ReadValue", .noOptions,
+                deadline: .milliseconds(500))
+        }
+        sink.disconnect()
+        try await client.device("Connect", BusClient.sink)
+        await clock.advance(by: .seconds(5))
+        sink.disconnect()
+        // More than 30 s after the failure, less than that after the end of the second link.
+        await clock.advance(by: .seconds(27))
+        #expect(!client.lines.contains("- dev02 Device1"))
+        #expect(client.lines.filter { $0.contains("Connected=false") }.count == 2)
+    }
 }
