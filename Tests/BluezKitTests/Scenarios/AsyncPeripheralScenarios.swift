@@ -291,20 +291,26 @@ extension Scenarios {
             server.cancel()
         }
 
-        // It was refused: a consumer that had taken another request was believed to hold this one after its end.
-        @Test("RQ-1 a request that two consumers were sent, and neither has taken, goes to one that came later")
-        func untakenByTwo() async throws {
-            let (world, manager, uuid) = try await Self.receiving()
-            let first = manager.requests
-            var second = Optional(manager.requests)
-            let mayEnd = EventLog<Bool>()
-            let server = Task {
-                for await request in first {
+        /// A consumer that answers its first request, and ends when it may.
+        private static func takeOne(
+            of requests: EventSequence<ATTRequest, Never>, until mayEnd: EventLog<Bool>
+        ) -> Task<Void, any Error> {
+            Task {
+                for await request in requests {
                     request.respond(with: Data([41]))
                     try await mayEnd.next("the end") { $0 }
                     break
                 }
             }
+        }
+
+        // It was refused: a consumer that had taken another request was believed to hold this one after its end.
+        @Test("RQ-1 a request that two consumers were sent, and neither has taken, goes to one that came later")
+        func untakenByTwo() async throws {
+            let (world, manager, uuid) = try await Self.receiving()
+            let mayEnd = EventLog<Bool>()
+            let server = Self.takeOne(of: manager.requests, until: mayEnd)
+            var second = Optional(manager.requests)
             #expect(try await world.control("central read \(uuid)") == "29")
             async let answer = world.control("central read \(uuid)")
             try await eventually("the second request waits") { await manager.keptRequests == 1 }
@@ -321,15 +327,8 @@ extension Scenarios {
         @Test("RQ-1 a request that a consumer has not taken goes to one that came later, also if it has taken others")
         func untakenRest() async throws {
             let (world, manager, uuid) = try await Self.receiving()
-            let first = manager.requests
             let mayEnd = EventLog<Bool>()
-            let server = Task {
-                for await request in first {
-                    request.respond(with: Data([41]))
-                    try await mayEnd.next("the end") { $0 }
-                    break
-                }
-            }
+            let server = Self.takeOne(of: manager.requests, until: mayEnd)
             #expect(try await world.control("central read \(uuid)") == "29")
             async let answer = world.control("central read \(uuid)")
             try await eventually("the second request waits") { await manager.keptRequests == 1 }
@@ -346,15 +345,8 @@ extension Scenarios {
         @Test("RQ-1 RQ-6 writes that a consumer has not taken come to one that came later before those that followed")
         func untakenInOrder() async throws {
             let (world, manager, uuid) = try await Self.receiving([.read, .writeWithoutResponse])
-            let first = manager.requests
             let mayEnd = EventLog<Bool>()
-            let server = Task {
-                for await request in first {
-                    request.respond(with: Data([41]))
-                    try await mayEnd.next("the end") { $0 }
-                    break
-                }
-            }
+            let server = Self.takeOne(of: manager.requests, until: mayEnd)
             #expect(try await world.control("central read \(uuid)") == "29")
             for number in 1...2 { _ = try await world.control("central write \(uuid) 0\(number) 0") }
             try await eventually("two writes wait") { await manager.keptRequests == 2 }
