@@ -56,6 +56,7 @@ import Testing
     @Test("CN-2 the end of another program's link is noted, also while a scan has nothing to report of the device")
     func foreignEnd() async throws {
         let app = DetachedApp(on: script.address)
+        try await eventually("Bluetooth is on for the app") { app.manager.state == .poweredOn }
         app.manager.scanForPeripherals(withServices: nil)
         let (path, found) = (ScriptedBus.path(app.device.identity), ScriptedBus.properties(app.device.identity))
         let objectPath = try #require(ObjectPath(path))
