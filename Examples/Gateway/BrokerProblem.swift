@@ -61,12 +61,7 @@ struct BrokerProblem: Error, CustomStringConvertible {
                 "the certificate of \(broker) has expired, or its authority is not \(authority): give that with --ca",
                 .options)
         }
-        // A broker without TLS ends the connection, and so does one that is being stopped. libmosquitto 2.0.21 logs
-        // nothing then.
-        let isCutOff = result == MOSQ_ERR_TLS.rawValue || result == MOSQ_ERR_ERRNO.rawValue && code == EPROTO
-        if has("wrong version number") || has("packet length too long") || has("unexpected eof")
-            || log.isEmpty && isCutOff
-        {
+        if has("wrong version number") || has("packet length too long") {
             return BrokerProblem("\(broker) does not speak TLS at this port: use mqtt://, or its port for TLS")
         }
         if has("alert certificate required") || has("alert handshake failure") || has("alert bad certificate")
@@ -80,12 +75,13 @@ struct BrokerProblem: Error, CustomStringConvertible {
             return BrokerProblem(
                 "TLS cannot be used, because a file is not as it should be: \(file)", .options)
         }
-        // A broker that refuses a certificate ends the connection with what the client has sent after the handshake
-        // unread, so that TCP resets it. If that is noticed before TLS's alert is read, the alert is lost.
-        let isReset =
-            result == MOSQ_ERR_CONN_LOST.rawValue
-            || result == MOSQ_ERR_ERRNO.rawValue && [ECONNRESET, EPIPE].contains(code)
-        if has("connection reset by peer") || has("broken pipe") || log.isEmpty && isReset {
+        // A broker without TLS ends the connection, as does one that is being stopped; libmosquitto 2.0.21 logs nothing
+        // then. One that refuses a certificate ends it with what the client has sent after the handshake unread, so
+        // that TCP resets it. If that is noticed before TLS's alert is read, the alert is lost.
+        let isCutOff =
+            [MOSQ_ERR_TLS.rawValue, MOSQ_ERR_CONN_LOST.rawValue].contains(result)
+            || result == MOSQ_ERR_ERRNO.rawValue && [EPROTO, ECONNRESET, EPIPE].contains(code)
+        if has("unexpected eof") || has("connection reset by peer") || has("broken pipe") || log.isEmpty && isCutOff {
             return BrokerProblem(
                 "\(broker) ends the connection without saying why: it may not accept the certificate of this client, "
                     + "or demand one (check --cert and --key), or not speak TLS at this port (use mqtt://, or its port "
