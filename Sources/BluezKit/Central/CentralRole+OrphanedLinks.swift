@@ -17,10 +17,14 @@ extension CentralRole {
     }
 
     /// The same for one file, of an app whose core ends in a keeper.
-    func setUnclaimed(_ path: String, in directory: StateDirectory) {
+    /// - Parameter done: Called on another queue, when nothing more is done with the file.
+    func setUnclaimed(_ path: String, in directory: StateDirectory, _ done: @escaping @Sendable () -> Void) {
         bus.run { [self] in
-            guard let generation = adapter.stackGeneration else { return }
-            DispatchQueue.files.async { _ = Self.release(path, in: directory, generation, of: nil) }
+            let generation = adapter.stackGeneration
+            DispatchQueue.files.async {
+                if let generation { _ = Self.release(path, in: directory, generation, of: nil) }
+                done()
+            }
         }
     }
 

@@ -25,8 +25,11 @@ protocol HostedApp: AnyObject, Sendable {
     func handOver(to connection: KeeperConnection, _ hello: KeeperHello)
     /// Notices the end of an app that has died, and what it asked for before.
     func readAll()
-    func end()
+    /// A process of the app that comes now begins anew. What was done for it ends when `first` calls what it gets.
+    func end(after first: (@escaping @Sendable () -> Void) -> Void)
 }
+
+extension HostedApp { func end() { end { $0() } } }
 
 /// The core of one app's manager in a keeper: it continues when the app has died, and what the app has not heard waits
 /// for its next process. Confined to the host's queue.
@@ -283,8 +286,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         }
     }
 
-    func end() {
-        if role != nil { core.release() }
+    func end(after first: (@escaping @Sendable () -> Void) -> Void) {
+        if role != nil { first { [core] in core.release() } }
         role = nil
         connection?.end()
         connection = nil

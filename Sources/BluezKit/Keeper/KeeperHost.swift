@@ -222,8 +222,14 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
         guard process.isRunning else { return }
         for manager in found.names.compactMap({ managers[$0] }) {
             let hello = manager.hello
-            Session.shared(hello.session).central.setUnclaimed(hello.statePath, in: directory)
-            manager.end()
+            guard hello.role == .central else {
+                manager.end()
+                continue
+            }
+            // The file first: when the link has ended, a process that comes must not read that there is one.
+            manager.end { ended in
+                Session.shared(hello.session).central.setUnclaimed(hello.statePath, in: directory, ended)
+            }
         }
     }
 
