@@ -490,7 +490,7 @@ extension Scenarios {
             try await world.control("heart vanish")
             let pending = Task { try await central.connect(other) }
             let states = central.states
-            let losses = try await LossWatch()
+            let losses = try await LossWatch(world)
             try await world.control("rig power off")
             await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
                 try await within { try await pending.value }

@@ -525,7 +525,7 @@ extension Scenarios {
         func daemonStopped() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
-            let losses = try await LossWatch()
+            let losses = try await LossWatch(stage.world)
             try await stage.world.control("bluetoothd stop")
             try await probe.next("state resetting")
             try await stage.world.control("bluetoothd start")
@@ -574,7 +574,7 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
             probe.send("scan 180D")
-            let losses = try await LossWatch()
+            let losses = try await LossWatch(stage.world)
             try await stage.world.control("rig power off")
             try await probe.next("state poweredOff", "scanning=false", "\(heart):disconnected:-")
             try await stage.world.control("rig power on")

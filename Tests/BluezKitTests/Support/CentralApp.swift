@@ -131,7 +131,7 @@ private final class DelegateCentralApp: CentralApp, @unchecked Sendable {  // ho
 
     func reset(reading peripheral: UUID, by cause: () async throws -> Void) async throws {
         let characteristic = try #require(try known(peripheral).services?.first?.characteristics?.first)
-        let losses = try await LossWatch()
+        let losses = try await LossWatch(central.world)
         central.forgetRecords()
         try await cause()
         if central.manager.state == .poweredOn { try known(peripheral).readValue(for: characteristic) }
@@ -163,11 +163,13 @@ private final class AsyncCentralApp: CentralApp {
         var subscriptions: [UUID: Task<Void, any Error>] = [:]
     }
 
+    private let world: any World
     private let state: ProtectedBox<State>
     private let states = EventLog<CBManagerState>()
     private let hasEnded: Task<Void, Never>
 
     init(_ world: any World, _ options: [String: any Sendable]) {
+        self.world = world
         let manager = CentralManager(options: world.managerOptions.merging(options) { _, new in new })
         let sequence = manager.states
         hasEnded = Task { [states] in for await state in sequence { states.append(state) } }
@@ -261,7 +263,7 @@ private final class AsyncCentralApp: CentralApp {
     }
 
     func reset(reading peripheral: UUID, by cause: () async throws -> Void) async throws {
-        let (known, losses) = (try known(peripheral), try await LossWatch())
+        let (known, losses) = (try known(peripheral), try await LossWatch(world))
         try await cause()
         let error = await thrown { try await within { while true { _ = try await known.readRSSI() } } }
         // An adapter may go off before it is gone.

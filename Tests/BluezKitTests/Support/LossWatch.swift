@@ -1,25 +1,40 @@
 import BluezDBus
 
-/// Sees, in the rig, how long before it says that Bluetooth is off BlueZ ends the links. The library waits 200 ms for
-/// that (Docs/BLUEZ.md), and a guest that shares a processor with many may need longer: then it is a loss like any
-/// other.
+/// Sees how long before it says that Bluetooth is off BlueZ ends the links. The library waits 200 ms for that
+/// (Docs/BLUEZ.md), in the simulator 100, and a guest that shares a processor with many may need longer, as does a bus
+/// that stands still between the two: then it is a loss like any other.
 final class LossWatch: Sendable {
     private struct Times {
         var lost: ContinuousClock.Instant?
         var off: ContinuousClock.Instant?
+        /// When this process was last seen to run, and how long it has stood still at most: for so long an app may have
+        /// known of the one without the other, although this has received both at once.
+        var seen = ContinuousClock.now
+        var pause = Duration.zero
+
+        mutating func look() {
+            let now = ContinuousClock.now
+            pause = max(pause, seen.duration(to: now))
+            seen = now
+        }
     }
 
-    private let peer: Peer?
-    private let times = ProtectedBox(Times())
+    private let peer: Peer
+    private let times: ProtectedBox<Times>
+    private let looking: Task<Void, Never>
 
-    init() async throws {
-        peer = Worlds.isRig ? try await Peer.named(.system) : nil
-        peer?.sync { [times] connection in
+    init(_ world: any World) async throws {
+        let times = ProtectedBox(Times())
+        let peer = try await Peer.named(world.busAddress)
+        peer.sync { connection in
             connection.onSignal = { message in
                 guard let values = try? message.values(), let first = values.first?.stringValue else { return }
+                // Those of the rig: in a busy world others come and go.
+                let isOurs = message.path?.rawValue.contains("/dev_F0_F1_F2_") == true
                 times.withLock { times in
                     switch first {
-                    case "org.bluez.Device1" where Self.says("Connected", values): times.lost = times.lost ?? .now
+                    case "org.bluez.Device1" where isOurs && Self.says("Connected", values):
+                        times.lost = times.lost ?? .now
                     case "org.bluez.Adapter1" where Self.says("Powered", values): times.off = times.off ?? .now
                     case "org.bluez" where values.last?.stringValue?.isEmpty == true: times.off = times.off ?? .now
                     default: break
@@ -30,8 +45,18 @@ final class LossWatch: Sendable {
             connection.addMatch(
                 MatchRule(sender: "org.freedesktop.DBus", member: "NameOwnerChanged", argument0: "org.bluez"))
         }
-        _ = try await peer?.bus("GetId")  // after the rules
+        _ = try await peer.bus("GetId")  // after the rules
+        times.withLock { $0.seen = .now }
+        looking = Task {
+            while !Task.isCancelled {
+                try? await Task.sleep(for: .milliseconds(10))
+                times.withLock { $0.look() }
+            }
+        }
+        (self.peer, self.times) = (peer, times)
     }
+
+    deinit { looking.cancel() }
 
     /// Whether a property is false now.
     private static func says(_ property: String, _ values: [Value]) -> Bool {
@@ -42,8 +67,10 @@ final class LossWatch: Sendable {
     /// The links ended so long before that the app may have heard of it.
     var isEarly: Bool {
         times.withLock { times in
-            guard let lost = times.lost, let off = times.off else { return false }
-            return lost.duration(to: off) > .milliseconds(150)
+            times.look()
+            guard let lost = times.lost else { return false }
+            let known = times.off.map { lost.duration(to: $0) } ?? .zero
+            return known + times.pause > .milliseconds(Worlds.isRig ? 150 : 75)
         }
     }
 }
