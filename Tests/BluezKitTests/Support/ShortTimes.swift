@@ -93,7 +93,8 @@ extension BlueZTiming {
         times.gatt.tableChange = times.gatt.tableChange / 5
         times.gatt.idleWriter = times.gatt.idleWriter / 10
         times.unanswered.pause = times.unanswered.pause / 60
-        times.pairing.bond = times.pairing.bond / 10
+        // It always comes, and later than 2 s where a machine stands still.
+        times.pairing.bond = .seconds(10)
         // As long as the simulated daemon waits (``SimulatedWorld``). An app that answers takes milliseconds.
         times.server.request = .seconds(10)
         times.server.advertisingRetry = times.server.advertisingRetry / 10
