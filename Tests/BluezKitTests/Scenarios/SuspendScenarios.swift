@@ -34,9 +34,15 @@ extension Scenarios {
 
         private func isState(_ event: Central.Event) -> Bool { if case .state = event { true } else { false } }
 
-        /// What was on its way from BlueZ has come when this question is answered.
-        private func settle(_ central: Central) {
-            _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
+        /// What was on its way from BlueZ has come when this question is answered: in time, that is, and a machine that
+        /// stands still has it asked again.
+        private func settle(_ central: Central) async throws {
+            try await eventually("BlueZ answers in time") {
+                let start = ContinuousClock.now
+                _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
+                return start.duration(to: .now) < BlueZTiming.Deadline.list
+            }
+            await central.perform {}
         }
 
         private func nextDiscovery(_ name: String, _ central: Central) async throws {
@@ -143,13 +149,11 @@ extension Scenarios {
                     })
             }
             try await sleeping(world) {
-                settle(central)
-                await central.perform {}
+                try await settle(central)
                 let before = central.records.count
                 try await world.control("sensor1 advertise on")
                 _ = try await world.advertisement(of: "F0:F1:F2:00:01:01")
-                settle(central)
-                await central.perform {}
+                try await settle(central)
                 #expect(central.records.count == before && central.manager.isScanning)
             }
             try await nextDiscovery("Rig Sensor 1", central)
