@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitSimulator
 import CoreBluetooth
 import Foundation
@@ -25,6 +26,7 @@ import Testing
             isListening: @escaping () -> Void = {}
         ) {
             super.init()
+            queue.virtualTime = .on(simulator.busAddress)
             queue.sync {
                 recorder = Recorder(
                     .init(hearing: hearing, listening: listening, readsValues: readsValues, timeout: timeout),
@@ -44,6 +46,15 @@ import Testing
                 manager = CBCentralManager(
                     delegate: self, queue: queue, options: [BluezManagerOptionBusAddressKey: simulator.address])
             }
+        }
+
+        /// The recording, when it has this many notifications.
+        func recording(notifications count: Int) async throws -> Recording {
+            let recording = { [self] in queue.sync { recorder?.recording ?? Recording() } }
+            try await eventually("\(count) notifications") { recording().notifications.count >= count }
+            let found = recording()
+            queue.sync { (manager, recorder) = (nil, nil) }
+            return found
         }
 
         /// The recording, and why it is not complete.
@@ -126,9 +137,9 @@ import Testing
         let beat: @Sendable () -> Void = {
             device.notifyRepeatedly("2A37", every: .milliseconds(20), count: 10) { [0, 60 + UInt8($0)] }
         }
-        let recorded = try await App(simulator, device.address, isListening: beat).result()
-        #expect(recorded.reason == nil)
-        let recording = try Recording(fileContent: recorded.recording.fileContent())
+        // It listens for as long as they take.
+        let app = App(simulator, device.address, listening: 5 * world_deadline, isListening: beat)
+        let recording = try Recording(fileContent: await app.recording(notifications: 10).fileContent())
         #expect(recording.address == device.address && recording.addressType == "random")
         #expect(recording.name == "Pulse" && recording.mtu == 517)
         #expect(recording.advertisements.first?.content.manufacturerData[0x6B] == [1, 2, 3])
@@ -159,7 +170,9 @@ import Testing
     // It ended with "the device is not heard", although it was, when it paused for as long as --timeout.
     @Test("a device that pauses for longer than the time limit after it was heard is recorded")
     func pauses() async throws {
-        let simulator = try await Simulator()
+        // Its times are a clock's: a machine that stands still for as long is no device that does.
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(timing: .fast, clock: clock)
         let device = simulator.add(Self.heart())
         let app = App(
             simulator, device.address, hearing: 3, listening: 0.05, timeout: 2,
@@ -170,7 +183,7 @@ import Testing
                 default: break
                 }
             })
-        let (recording, reason) = try await app.result()
+        let (recording, reason) = try await clock.run { try await app.result() }
         #expect(reason == nil)
         #expect(!recording.advertisements.isEmpty && !recording.services.isEmpty)
     }
