@@ -166,18 +166,24 @@ extension Scenarios {
             let (world, publisher) = try await Publisher.connected([characteristic])
             try await world.connect("central2")
             let second = try RigWorld.another(like: world)
-            async let one = world.control("central read \(characteristic.uuid.line)")
-            let first = try await publisher.nextRead()
-            async let two = second.control("central2 read \(characteristic.uuid.line)")
-            let other = try await publisher.nextRead()
-            #expect(first.central.identifier != other.central.identifier)
             let manager = try #require(publisher.manager)
-            other.value = Data([2])
-            DispatchQueue.global().async { manager.respond(to: other, withResult: .success) }
-            #expect(try await two == "02")
-            first.value = Data([1])
-            DispatchQueue.global().async { manager.respond(to: first, withResult: .success) }
-            #expect(try await one == "01")
+            func readBoth() async throws {
+                async let one = world.control("central read \(characteristic.uuid.line)")
+                let first = try await publisher.nextRead()
+                async let two = second.control("central2 read \(characteristic.uuid.line)")
+                let other = try await publisher.nextRead()
+                #expect(first.central.identifier != other.central.identifier)
+                other.value = Data([2])
+                DispatchQueue.global().async { manager.respond(to: other, withResult: .success) }
+                #expect(try await two == "02")
+                first.value = Data([1])
+                DispatchQueue.global().async { manager.respond(to: first, withResult: .success) }
+                #expect(try await one == "01")
+            }
+            do { try await readBoth() } catch is RigWorld.Refused where Worlds.isRig {
+                // bluetoothd answers a central itself after 5 s, for which a machine may stand still.
+                try await readBoth()
+            }
         }
     }
 }
