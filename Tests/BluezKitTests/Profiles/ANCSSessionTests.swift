@@ -243,7 +243,9 @@ struct ANCSSessionTests {
 
     @Test("in any order of events each notification and each action is answered exactly once")
     func model() {
-        for round in 0..<2_000 {
+        // `BLUEZKIT_ROUNDS=20000`: make test-all.
+        let rounds = ProcessInfo.processInfo.environment["BLUEZKIT_ROUNDS"].flatMap { Int($0) } ?? 200
+        for round in 0..<rounds {
             var dice = SystemRandomNumberGenerator()
             var phone = ModelPhone()
             var posted: [UInt32] = []
