@@ -68,7 +68,7 @@ import Testing
         ],
         signs: [("0101", "0101[0112"), ("0100", "0100+0101[0110"), ("Kit", "name=Kit"), ("Other", "name=Other")])
 
-    // Slow: 40 runs of an app and 40 relaunches, each in a world of its own.
+    // Slow: 20 runs of an app and 20 relaunches, each in a world of its own.
     @Test("D11 RS-16 a central killed at any system call: the intents before or after the interrupted call come back")
     func killCentralAnywhere() async throws { try await killAnywhere(Self.central, atLeast: 400) }
 
@@ -84,12 +84,12 @@ import Testing
     private func killAnywhere(_ script: Script, atLeast fewest: Int) async throws {
         let total = try await run(script, killedAt: .max).calls ?? 0
         try #require(total >= fewest)
-        let wanted = min(ProcessInfo.processInfo.environment["BLUEZKIT_KILL_POINTS"].flatMap(Int.init) ?? 40, total)
+        let wanted = min(ProcessInfo.processInfo.environment["BLUEZKIT_KILL_POINTS"].flatMap(Int.init) ?? 20, total)
         var (interrupted, tried) = (0, 0)
         // A run that waits much spends its system calls on that: then the points between are tried as well.
-        for pass in 0..<4 where interrupted <= wanted / 20 {
+        for pass in 0..<8 where interrupted <= wanted / 20 {
             for index in 0..<wanted {
-                let (begun, calls) = try await run(script, killedAt: 1 + (4 * index + pass) * total / (4 * wanted))
+                let (begun, calls) = try await run(script, killedAt: 1 + (8 * index + pass) * total / (8 * wanted))
                 tried += 1
                 if calls == nil, begun { interrupted += 1 }
                 if wanted > 100, index % 50 == 49 { print("killed at \(index + 1) of \(wanted) points") }
