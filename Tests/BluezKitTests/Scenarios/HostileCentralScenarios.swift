@@ -50,7 +50,7 @@ extension Scenarios {
                     local(0x112, [.read, .notify]), local(0x113, .read, value: Data(count: 100)),
                 ]
             }
-            let count = Worlds.isRig ? 300 : 10_000
+            let count = Worlds.isRig ? 300 : thorough(10_000)
             let answer = try await during("central storm \(count) 7", world, read: 0x110)
             #expect(answer.contains("errors="))
             for central in ["central", "central2"] {
