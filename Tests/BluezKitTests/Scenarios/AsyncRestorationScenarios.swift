@@ -326,6 +326,8 @@ extension Scenarios {
                     let heart = await manager.retrievePeripherals(withIdentifiers: [heartIdentifier])
                     let pending = Task { try await manager.connect(heart[0]) }
                     while heart[0].state != .connecting { await Task.yield() }
+                    // In another turn of the manager: the state is there before the file has it.
+                    _ = await manager.retrievePeripherals(withIdentifiers: [])
                     return [coc, channel, heart, pending]
                 })
             let central = CentralManager(options: Self.options(world, directory))
@@ -356,6 +358,8 @@ extension Scenarios {
                     let heart = await manager.retrievePeripherals(withIdentifiers: [identifier])
                     let pending = Task { try await manager.connect(heart[0]) }
                     while heart[0].state != .connecting { await Task.yield() }
+                    // In another turn of the manager: the state is there before the file has it.
+                    _ = await manager.retrievePeripherals(withIdentifiers: [])
                     return [heart, pending]
                 })
             let central = CentralManager(options: Self.options(world, directory))
@@ -380,6 +384,8 @@ extension Scenarios {
                     let heart = await manager.retrievePeripherals(withIdentifiers: [identifier])
                     let pending = Task { try await manager.connect(heart[0]) }
                     while heart[0].state != .connecting { await Task.yield() }
+                    // In another turn of the manager: the state is there before the file has it.
+                    _ = await manager.retrievePeripherals(withIdentifiers: [])
                     return [heart, pending]
                 })
             let observer = CentralManager(options: world.managerOptions)
