@@ -326,6 +326,7 @@ extension Scenarios {
             // Values that the keeper cannot pass on any more do not keep it from reading what the app has asked for.
             try await stage.world.control("heart beat 100")
             probe.send("cancel \(heart)\nquit")
+            try await probe.waitForEnd()  // before that it has the file
             try await stage.world.awaitConnections("heart", 0)
             let again = try stage.launch()
             try await again.next("state poweredOn")

@@ -152,6 +152,7 @@ extension Scenarios {
             let probe = try await stage.launchPublishing()
             try await stage.stage.awaitService()
             probe.send("stopadvertise\nunpublish\nquit")
+            try await probe.waitForEnd()  // before that it has the file
             try await eventually("the services have gone") { try await !stage.central("discover").contains("0100") }
             let again = try stage.launch()
             try await again.next("state poweredOn", "advertising=false")
