@@ -156,7 +156,7 @@ import Testing
         central.manager.pairing = .justWorks
         let (sink, secret) = try await Self.secret(central)
         _ = try await central.read(secret).get()
-        #expect(central.manager.retrieveBondedPeripherals() == [sink])
+        try await expectAtOnce("it is bonded") { central.manager.retrieveBondedPeripherals() == [sink] }
     }
 
     private static func secret(_ central: Central) async throws -> (CBPeripheral, CBCharacteristic) {

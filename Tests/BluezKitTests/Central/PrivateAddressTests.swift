@@ -62,10 +62,15 @@ import Testing
         let world = try await SimulatedWorld()
         let (first, sink) = try await bonded(world)
         let central = try await later(world)
-        let found = try #require(
-            byService
+        var retrieved: CBPeripheral?
+        try await expectAtOnce("it is retrieved") {
+            retrieved =
+                byService
                 ? central.manager.retrieveConnectedPeripherals(withServices: [sinkUUID(1)]).first
-                : central.manager.retrievePeripherals(withIdentifiers: [sink.identityIdentifier]).first)
+                : central.manager.retrievePeripherals(withIdentifiers: [sink.identityIdentifier]).first
+            return retrieved != nil
+        }
+        let found = try #require(retrieved)
         #expect(found.identifier == sink.identityIdentifier)
         try await central.connect(found)
         // The link is shared: one's cancel leaves it.

@@ -54,11 +54,13 @@ import Testing
         world.simulator.inject(
             SimulatorFault("ReadValue", .fail(name: "org.bluez.Error.NotPermitted", message: "Not paired")))
         #expect(try await central.read(location).get() == Data([1]))
-        #expect(central.manager.retrieveBondedPeripherals() == [heart])
+        try await expectAtOnce("it is bonded") { central.manager.retrieveBondedPeripherals() == [heart] }
         // A process that starts later gets the same answer.
         let other = Central(world)
         try await other.powerOn()
-        #expect(other.manager.retrieveBondedPeripherals().map(\.identifier) == [heart.identifier])
+        try await expectAtOnce("it is bonded for the other") {
+            other.manager.retrieveBondedPeripherals().map(\.identifier) == [heart.identifier]
+        }
         try await central.removeBond(heart)
         #expect(central.manager.retrieveBondedPeripherals().isEmpty)
     }
@@ -75,7 +77,7 @@ import Testing
         central.manager.removeBond(with: heart) { log.append($0 as NSError?) }
         let failure = try await log.next("answer") { $0 }
         #expect("\(failure)".contains("still paired"))
-        #expect(central.manager.retrieveBondedPeripherals() == [heart])
+        try await expectAtOnce("it is bonded") { central.manager.retrieveBondedPeripherals() == [heart] }
         // Twice.
         world.simulator.inject(SimulatorFault("RemoveDevice", times: 2, .answer([])))
         world.simulator.forgetCalls()
