@@ -101,7 +101,8 @@ final class PublishedCharacteristic {
     var isOnlyIndicated: Bool { indicates && !notifies }
 
     /// Properties and permissions in BlueZ's words. `encrypt-read` means `read`, and so on; so a characteristic that
-    /// may only be written over an encrypted link, and without response, can be written with response as well.
+    /// may only be written over an encrypted link, and without response or signed, can be written with response as
+    /// well: no other word has BlueZ refuse what is not encrypted (src/gatt-database.c, `parse_chrc_flags`).
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
     var flags: [String] {
         var flags: [String] = []
@@ -110,11 +111,12 @@ final class PublishedCharacteristic {
         }
         let isGuarded = permissions.contains(.writeEncryptionRequired)
         if properties.contains(.write) { flags.append(isGuarded ? "encrypt-write" : "write") }
-        if properties.contains(.writeWithoutResponse) {
-            flags.append("write-without-response")
-            if isGuarded, !properties.contains(.write) { flags.append("encrypt-write") }
-        }
+        if properties.contains(.writeWithoutResponse) { flags.append("write-without-response") }
         if properties.contains(.authenticatedSignedWrites) { flags.append("authenticated-signed-writes") }
+        let others: CBCharacteristicProperties = [.writeWithoutResponse, .authenticatedSignedWrites]
+        if isGuarded, !properties.contains(.write), !properties.isDisjoint(with: others) {
+            flags.append("encrypt-write")
+        }
         if notifies { flags.append(properties.contains(.notifyEncryptionRequired) ? "encrypt-notify" : "notify") }
         if indicates {
             flags.append(properties.contains(.indicateEncryptionRequired) ? "encrypt-indicate" : "indicate")

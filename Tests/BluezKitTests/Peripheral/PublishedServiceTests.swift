@@ -107,6 +107,19 @@ import Testing
         #expect(flags(.authenticatedSignedWrites, .writeable) == ["authenticated-signed-writes"])
     }
 
+    // BlueZ takes a plain write as well where signed ones are allowed, and `authenticated-signed-writes` alone asks for
+    // no encryption: a value that may only be written over an encrypted link was written without. Now BlueZ refuses.
+    @Test("RQ-7 PB-10 whatever kind of write it allows, a characteristic that requires encryption has BlueZ demand it")
+    func guardedWrites() {
+        let kinds: [CBCharacteristicProperties] = [.write, .writeWithoutResponse, .authenticatedSignedWrites]
+        for bits in 1..<1 << kinds.count {
+            let properties = CBCharacteristicProperties(kinds.indices.filter { bits >> $0 & 1 == 1 }.map { kinds[$0] })
+            let characteristic = PublishedCharacteristic(
+                local(0x110, properties, .writeEncryptionRequired), core: core)
+            #expect(characteristic.flags.count { $0 == "encrypt-write" } == 1, "\(characteristic.flags)")
+        }
+    }
+
     @Test("RQ-7 a read or write needs the property and the permission")
     func access() {
         func access(_ properties: CBCharacteristicProperties, _ permissions: CBAttributePermissions) -> [Bool] {
