@@ -53,6 +53,12 @@ final class CommandSocket {
         return ioctl(descriptor, UInt(TIOCOUTQ), &unread) == 0 ? unread : 0
     }
 
+    /// Whether BlueZ has closed its end.
+    var hasHungUp: Bool {
+        var entry = pollfd(fd: descriptor, events: 0, revents: 0)
+        return poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLHUP) != 0
+    }
+
     /// Calls `body` once, when there is room again or the socket is broken.
     func whenWritable(on queue: DispatchQueue, _ timing: BlueZTiming.GATT, _ body: @escaping () -> Void) {
         // A descriptor of its own: one that a source watches must stay open until the source has let go of it.

@@ -24,6 +24,9 @@ final class CharacteristicSubscribers {
 
     func socket(of path: String) -> UpdateSocket? { sockets[path] }
 
+    /// Whether it has a socket that BlueZ has not closed.
+    func hasOpenSocket(_ central: ObjectPath) -> Bool { sockets[central.rawValue].map { !$0.hasEnded } ?? false }
+
     /// In the order in which BlueZ has them: each was made when its central subscribed.
     var allSockets: [UpdateSocket] { paths.compactMap { sockets[$0] } }
 

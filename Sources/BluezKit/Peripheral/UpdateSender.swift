@@ -30,6 +30,12 @@ final class UpdateSender {
         // It is followed from now on, so that the end of its link is seen.
         remoteCentrals.withCentral(device, mtuBytes: mtu) { _ in }
         let subscribers = characteristic.subscribers
+        // It has subscribed once more before BlueZ had the first answer. BlueZ takes the first socket, and would keep
+        // another one without reading it (src/gatt-database.c, `client_notify_io_get`). This is the error upon which it
+        // does and counts nothing (`acquire_notify_reply`).
+        if subscribers.hasOpenSocket(device) {
+            return server.refuse(call, name: "org.bluez.Error.Failed", message: "the central has a socket")
+        }
         // Before the new socket is there: a subscription that ended without a word takes its own with it.
         subscribers.subscribed(device)
         if adapter.daemon.givesSubscriberSockets, let theirs = subscribers.openSocket(to: device) {

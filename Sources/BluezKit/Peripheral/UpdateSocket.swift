@@ -143,6 +143,9 @@ final class UpdateSocket {
 
     var unread: Int32 { socket.unread }
 
+    /// Whether BlueZ has closed its end, which ``onEnd`` may not have been told yet.
+    var hasEnded: Bool { socket.hasHungUp }
+
     /// Whether the central may not get something that was sent, if BlueZ has closed the socket. A socket whose other
     /// end is closed does not tell what was not read, so what was sent just now counts.
     var mayHaveLost: Bool {
