@@ -42,7 +42,7 @@ final class PublishedAdvertisement {
                 let error = result.failure.map {
                     coreBluetoothError(name: $0.name, message: $0.message, context: .advertise, isBonded: false)
                 }
-                finish(error)
+                finish(error, isUnanswered: result.failure == .timedOut)
             }
         }
     }
@@ -62,10 +62,12 @@ final class PublishedAdvertisement {
             reason: "the adapter has \(counts.active) advertisements on air, from all programs, and can have no more")
     }
 
-    private func finish(_ error: (any Error)?) {
-        if error != nil { unexport() }
-        guard let core else { return withdraw() }  // its manager has gone
-        core.advertiser.replied(attempt, error)
+    /// - Parameter isUnanswered: BlueZ has it, and may come to it yet. Where it got no answer about the object in time,
+    ///   it waits without end (src/advertising.c, `client_proxy_added`), and one of its few instances is taken.
+    private func finish(_ error: (any Error)?, isUnanswered: Bool = false) {
+        // Or its manager has gone.
+        if isUnanswered || core == nil { withdraw() } else if error != nil { unexport() }
+        core?.advertiser.replied(attempt, error)
     }
 
     func withdraw() {
