@@ -70,7 +70,9 @@ final class GATTServer {
     }
 
     private func publish(_ service: PublishedService) {
-        guard adapter.state == .poweredOn, let adapterPath = adapter.path else {
+        // What resumes is not asked for again: BlueZ takes it also while Bluetooth is off, and keeps what it has then.
+        let isOn = adapter.state == .poweredOn || adapter.state == .poweredOff && service.isResumed
+        guard isOn, let adapterPath = adapter.path else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
             return core.post(.withdrawn(call: service.call, isForgotten: !service.isResumed))
         }

@@ -77,4 +77,17 @@ import Testing
             #expect(try await stage.registration().handle == .uint16(0))
         }
     }
+
+    // Where Bluetooth went off before bluetoothd had been asked for all of them, the others were dropped: the app had
+    // them, and could not add them again, but no central ever saw them.
+    @Test("ST-5 RS-14 what an earlier process had published is published, although Bluetooth has just gone off")
+    func switchedOff() async throws {
+        let stage = try await Stage()
+        try stage.script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(false))])
+        try await stage.script.states.next("power off") { $0 == .poweredOff ? true : nil }
+        stage.publish(isResumed: true)
+        try await stage.registration().call.answer()
+        try await stage.script.settle()
+        #expect(stage.script.turn { stage.manager.core.gattServer.calls } == [1])
+    }
 }
