@@ -30,6 +30,8 @@ public final class BatteryService: StandardService {
     }
 
     private let profile: ProfileService<Characteristics>
+    /// There was no room for the level.
+    private var isUnsent = false
 
     /// For `CBPeripheralManager.add(_:)`.
     public var service: CBMutableService {
@@ -57,12 +59,14 @@ public final class BatteryService: StandardService {
     }
 
     /// Sets the level. Centrals that read get it from now on; it is sent to subscribed centrals.
-    /// - Returns: The result of `updateValue`: false if there was no room; true if the level has not changed.
+    /// - Returns: The result of `updateValue`: false if there was no room, until it is called again with room; true if
+    ///   the level has not changed.
     @discardableResult
     public func update(_ level: BatteryLevel, by manager: CBPeripheralManager) -> Bool {
-        guard level != self.level else { return true }
+        guard level != self.level || isUnsent else { return true }
         self.level = level
-        return profile.send(level, by: manager)
+        isUnsent = !profile.send(level, by: manager)
+        return !isUnsent
     }
 
     /// Sets what else centrals read.

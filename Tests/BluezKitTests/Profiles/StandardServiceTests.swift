@@ -115,6 +115,17 @@ final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(manager.updates.map(\.value) == [Data([49])])
     }
 
+    // The second call took the level for sent, returned true, and subscribed centrals never got it.
+    @Test("UP-2 a battery level that there was no room for is sent by the next call, although it is the same")
+    func updatesAgain() {
+        let battery = BatteryService(level: BatteryLevel(percent: 87))
+        manager.hasRoom = false
+        for _ in 0..<2 { #expect(!battery.update(BatteryLevel(percent: 50), by: manager)) }
+        manager.hasRoom = true
+        for _ in 0..<2 { #expect(battery.update(BatteryLevel(percent: 50), by: manager)) }
+        #expect(manager.updates.map(\.value) == [Data([50])])
+    }
+
     @Test("the energy is reset by the only command; others get the service's own error, and so do malformed writes")
     func controlPoint() throws {
         var resets = 0
