@@ -21,8 +21,9 @@ public import Foundation
 /// ``allowsJustWorks`` is false and ``consent`` nil. If no handler is set, nothing is ever paired.
 ///
 /// Handlers are called on the queue of the manager's delegate. They may answer at once or later, from any thread; the
-/// first answer counts. BlueZ waits 60 s, the peripheral 30 s. If the app refuses, the request that needed pairing
-/// fails with `CBATTError.insufficientAuthentication` or `.insufficientEncryption`, and the link ends with
+/// first answer counts. Several peripherals may pair at a time, each with a question of its own. BlueZ waits 60 s, the
+/// peripheral 30 s. If the app refuses, the request that needed pairing fails with
+/// `CBATTError.insufficientAuthentication` or `.insufficientEncryption`, and the link ends with
 /// `CBError.encryptionTimedOut`.
 /// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; Core Spec 5.4, Vol 3, Part H, 2.3.5.1 (which question is asked).
 public struct BluezPairing: Sendable {
@@ -43,7 +44,8 @@ public struct BluezPairing: Sendable {
     public var displayPasskey: (@Sendable (CBPeripheral, String) -> Void)?
     /// Asks whether the peripheral shows the same six digits.
     public var comparePasskey: (@Sendable (CBPeripheral, String, @escaping Decision) -> Void)?
-    /// The last question is no longer valid, because pairing has ended, successfully or not. Close the dialog.
+    /// The last question about this peripheral is no longer valid, because pairing has ended, successfully or not.
+    /// Close its dialog.
     public var ended: (@Sendable (CBPeripheral) -> Void)?
 
     /// Refuses everything.

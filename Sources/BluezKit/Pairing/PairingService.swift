@@ -43,7 +43,8 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     private let adapter: AdapterController
     private var roles: [Role] = []
     private lazy var agent = AgentStateMachine(timing: bus.timing.pairing)
-    private var question: AskedQuestion?
+    /// One for each device at most, in the order in which they were asked.
+    private var questions: [AskedQuestion] = []
     private var questionCount = 0
 
     init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
@@ -90,7 +91,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     guard let self else { return }
-                    handle(.timerFired(isAsking: question?.call != nil), registration)
+                    handle(.timerFired(isAsking: questions.contains { $0.call != nil }), registration)
                 }
             case .askPairable:
                 adapter.path.flatMap { bus.proxy($0, BlueZ.adapter) }?.get("Pairable") { [weak self] result in
@@ -116,8 +117,9 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
 
     /// bluetoothd ends, or was made to drop the agent.
     func agentReleased() {
+        bus.assertOnQueue()
         agent.released()
-        cancelled()
+        endQuestion()
     }
 
     // MARK: Questions
@@ -146,7 +148,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     }
 
     private func ask(_ question: PairingQuestion, of peer: any PairingPeer, at path: ObjectPath, _ call: IncomingCall) {
-        endQuestion()
+        endQuestion(about: path)
         questionCount += 1
         let ticket = questionCount
         var pending: IncomingCall? = call
@@ -155,39 +157,46 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             pending = nil
             accepted(at: path)
         }
-        self.question = AskedQuestion(ticket: ticket, call: pending, peer: peer, path: path)
+        questions.append(AskedQuestion(ticket: ticket, call: pending, peer: peer, path: path))
         peer.ask(question, ticket: ticket)
     }
 
     /// What the app has answered to the question with this ticket. The first answer counts.
     func answer(_ ticket: Int, accepts: Bool, passkey: UInt32?) {
         bus.assertOnQueue()
-        guard let asked = question, asked.ticket == ticket, let call = asked.call else { return }
-        question?.call = nil
+        guard let index = questions.firstIndex(where: { $0.ticket == ticket }), let call = questions[index].call else {
+            return
+        }
+        let path = questions[index].path
+        questions[index].call = nil
         if accepts, (passkey ?? 0) < 1_000_000 {
             bus.exportedObjects?.reply(to: call) { (writer) throws(BusError) in
                 if let passkey { try writer.write(passkey) }
             }
-            accepted(at: asked.path)
+            accepted(at: path)
         } else {
             bus.exportedObjects?.reject(call)
-            endQuestion()
-            refused(at: asked.path)
+            endQuestion(about: path)
+            refused(at: path)
         }
     }
 
-    /// BlueZ has withdrawn its question.
+    /// BlueZ has withdrawn the question that it waits for. It waits for one at a time, and never for a number that is
+    /// displayed: that is shown until its pairing ends (src/agent.c, `agent_cancel`, `agent_display_passkey`).
     func cancelled() {
         bus.assertOnQueue()
-        if let call = question?.call { bus.exportedObjects?.reject(call) }
-        endQuestion()
+        if let asked = questions.last(where: { $0.call != nil }) { endQuestion(about: asked.path) }
     }
 
-    /// Ends the question about the device at `path`, or any; its app may take the dialog away.
+    /// Ends the question about the device at `path`, or all; its app may take the dialog away. No one can answer it any
+    /// more, so BlueZ does not wait for that.
     func endQuestion(about path: ObjectPath? = nil) {
-        guard let asked = question, path == nil || asked.path == path else { return }
-        question = nil
-        asked.peer.questionEnded()
+        let ended = questions.filter { path == nil || $0.path == path }
+        questions.removeAll { path == nil || $0.path == path }
+        for asked in ended {
+            if let call = asked.call { bus.exportedObjects?.reject(call) }
+            asked.peer.questionEnded()
+        }
     }
 
     private func accepted(at path: ObjectPath) { for role in allRoles { role.pairingAccepted(at: path) } }

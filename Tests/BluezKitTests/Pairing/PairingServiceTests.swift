@@ -258,7 +258,7 @@ import Testing
         #expect(await answer == expected)
     }
 
-    @Test("a number to show is answered at once, shown until BlueZ cancels, and a late decision changes nothing")
+    @Test("a number to show is answered at once, and shown until the pairing ends: no decision and no Cancel ends it")
     func display() async throws {
         let stage = try await Stage()
         try await stage.register()
@@ -266,10 +266,62 @@ import Testing
         #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(42), .uint16(0)) == "yes")
         stage.app.decide(false)
         stage.turn {}
+        #expect(await stage.ask("Cancel") == "yes")
         #expect(stage.log.all == ["app asked display(42)"])
-        #expect(await stage.ask("Cancel") == "yes")
-        #expect(await stage.ask("Cancel") == "yes")
+        stage.turn { stage.service.endQuestion(about: Self.device) }
         #expect(stage.log.all == ["app asked display(42)", "app ended"])
+    }
+
+    // There was one question at a time. A number of a second device, which BlueZ has displayed whatever it waits for,
+    // ended the first one: no one could answer that, and its operation waited until the peer gave up. BlueZ's Cancel,
+    // which is about the first, then took the number away. Now each device has a question of its own.
+    @Test("CN-14 a question leaves that about another device open: each has its own answer")
+    func severalDevices() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let second = stage.newApp("second")
+        stage.turn {
+            (stage.app.abilities, second.abilities) = (Self.asks, Self.asks)
+            stage.role.apps[Self.other] = [second]
+        }
+        async let answer = stage.ask("RequestConfirmation", .path(Self.device), .uint32(1))
+        try await stage.wait(for: "app asked comparison(1)")
+        #expect(await stage.ask("DisplayPasskey", .path(Self.other), .uint32(2), .uint16(0)) == "yes")
+        stage.app.decide(true)
+        #expect(await answer == "yes")
+        #expect(stage.log.all == ["app asked comparison(1)", "second asked display(2)"])
+    }
+
+    @Test("Cancel withdraws the question that BlueZ waits for, and not a number that another device's user needs")
+    func cancelsWhatIsOpen() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let second = stage.newApp("second")
+        stage.turn {
+            (stage.app.abilities, second.abilities) = (Self.asks, Self.asks)
+            stage.role.apps[Self.other] = [second]
+        }
+        async let answer = stage.ask("RequestConfirmation", .path(Self.device), .uint32(1))
+        try await stage.wait(for: "app asked comparison(1)")
+        #expect(await stage.ask("DisplayPasskey", .path(Self.other), .uint32(2), .uint16(0)) == "yes")
+        for _ in 0..<2 { #expect(await stage.ask("Cancel") == "yes") }
+        #expect(await answer == Self.rejected)
+        #expect(stage.log.all == ["app asked comparison(1)", "second asked display(2)", "app ended"])
+    }
+
+    @Test("a second question about a device takes the place of the first, for which BlueZ does not wait any longer")
+    func replacedQuestion() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.abilities = Self.asks }
+        async let first = stage.ask("RequestAuthorization", .path(Self.device))
+        try await stage.wait(for: "app asked consent")
+        async let second = stage.ask("RequestConfirmation", .path(Self.device), .uint32(5))
+        #expect(await first == Self.rejected)
+        try await stage.wait(for: "app asked comparison(5)")
+        stage.app.decide(true)
+        #expect(await second == "yes")
+        #expect(stage.log.all == ["app asked consent", "app ended", "app asked comparison(5)"])
     }
 
     @Test("a question that BlueZ withdraws ends, and is answered")
