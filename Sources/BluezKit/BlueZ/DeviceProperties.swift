@@ -7,6 +7,9 @@ struct Bond {
     private var isPaired = false
     var exists: Bool { isBonded ?? isPaired }
 
+    /// Whether one of the two is not as it was. What BlueZ has not told of is false.
+    func differs(from old: Bond) -> Bool { (isBonded ?? false, isPaired) != (old.isBonded ?? false, old.isPaired) }
+
     /// Stores the property if it is one of the two.
     mutating func apply(_ key: UnsafePointer<CChar>, _ value: inout MessageReader) throws(BusError) {
         if key.matches("Bonded") { isBonded = try value.readBool() }
@@ -101,6 +104,10 @@ struct DeviceProperties {
         /// `UUIDs` after resolution contains the services of the attribute table.
         static let services = Changes(rawValue: 16)
         static let bonded = Changes(rawValue: 32)
+        /// `Paired` or `Bonded` is not as it was: a pairing has ended. A signal of `Paired` alone does not say so, as
+        /// BlueZ holds it back until the services are resolved, be it those of the next link (src/device.c,
+        /// `pending_paired`).
+        static let pairing = Changes(rawValue: 64)
     }
 
     /// Updates the properties from an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is ignored and logged, so
@@ -164,6 +171,7 @@ struct DeviceProperties {
             fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? identity?.isRandom ?? false)
         }
         if let alias { fields.settings.apply(alias: alias, of: fields.name) }
+        if fields.bond.differs(from: bond) { changes.insert(.pairing) }
         self = fields
         return changes
     }

@@ -113,8 +113,8 @@ final class DeviceConnection: CustomStringConvertible {
         if changes.contains(.bonded) {
             clients.forEach { $0.updateBond(device.properties.isBonded) }
             if device.properties.isBonded { client.bondAnnounced() }
-            central.pairing.endQuestion(about: device.path)
         }
+        if changes.contains(.pairing) { central.pairing.endQuestion(about: device.path) }
         if changes.contains(.name), let name = device.properties.name { clients.forEach { $0.nameChanged(name) } }
         if changes.contains(.connected), phase != .checking || !central.adapter.mayReportStaleLinks {
             handle(.connectedChanged(device.properties.isConnected))

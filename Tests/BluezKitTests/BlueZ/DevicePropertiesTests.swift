@@ -53,7 +53,7 @@ import Testing
         #expect(found.services == [heart] && found.solicitedServices == [heart])
         #expect(found.manufacturerData == Data([0x4C, 0x00, 1, 2]) && found.serviceData == [heart: Data([7])])
         #expect(found.isConnected && found.areServicesResolved && found.isBonded)
-        #expect(changes == [.advertisement, .name, .connected, .servicesResolved, .services, .bonded])
+        #expect(changes == [.advertisement, .name, .connected, .servicesResolved, .services, .bonded, .pairing])
         #expect(
             found.kinds == [.name, .services, .manufacturerData, .serviceData, .txPower, .solicited])
     }
@@ -90,6 +90,18 @@ import Testing
         for (property, changes) in expected { #expect(try apply([property], to: &found) == changes, "\(property)") }
         #expect(try apply([], to: &found) == [])
         #expect(found.name == "" && found.rssiDBm == -60 && found.txPowerDBm == 0)
+    }
+
+    @Test("a pairing has ended when Paired or Bonded is another one than before, not when it comes again")
+    func pairing() throws {
+        var found = DeviceProperties()
+        for (key, value, hasEnded) in [
+            ("Paired", false, false), ("Bonded", false, false), ("Bonded", true, true), ("Bonded", true, false),
+            ("Paired", true, true), ("Paired", true, false), ("Paired", false, true), ("Bonded", false, true),
+        ] {
+            let expected: Changes = hasEnded ? [.bonded, .pairing] : .bonded
+            #expect(try apply([(key, .bool(value))], to: &found) == expected, "\(key) \(value)")
+        }
     }
 
     @Test("a value of a wrong type is ignored, and does not hide the end of the link behind it")
