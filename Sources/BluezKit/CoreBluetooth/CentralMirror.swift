@@ -25,6 +25,14 @@ final class CentralMirror: @unchecked Sendable {
     private let answers = Protected<(last: UInt32, waiting: [UInt32: Waiting])>((0, [:]))
     private let lastRequest = Atomic<UInt32>(0)
 
+    /// What the app was asked about a peripheral, and may still show.
+    private struct OpenQuestion: Sendable {
+        /// Tickets are the core's, and begin again with another keeper.
+        let number: Int
+        let identity: DeviceIdentity
+    }
+    private let questions = Protected<(last: Int, open: [OpenQuestion])>((0, []))
+
     /// An identifier that no other connect or cancel of the manager's peripherals has.
     func newConnectionID() -> ConnectionID {
         ConnectionID(request: lastRequest.wrappingAdd(1, ordering: .relaxed).newValue)
@@ -80,6 +88,7 @@ final class CentralMirror: @unchecked Sendable {
         case .discovered(let identity, let properties, let token):
             manager.discovered(identity, properties, scan: token)
         case .state(let state, let generation, let stack, let adapter):
+            if state.value != .poweredOn { endQuestions(manager) }
             manager.shared.withLock { shared in
                 shared.adapter = adapter
                 // Not before: until then a command from another thread belongs to the generation that the app knows.
@@ -139,11 +148,9 @@ final class CentralMirror: @unchecked Sendable {
         case .written(let progress, let connectionID):
             if peripheral.note(progress, connectionID) { peripheral.announceRoom(connectionID) }
         case .room(let connectionID): peripheral.announceRoom(connectionID)
-        case .question(let question, let ticket):
-            manager.pairing.ask(question, about: peripheral) { [backend = manager.backend] accepts, passkey in
-                backend.send(.answerQuestion(ticket: ticket, accepts: accepts, passkey: passkey))
-            }
-        case .questionEnded: manager.pairing.ended?(peripheral)
+        case .question(let question, let ticket): ask(question, ticket: ticket, about: peripheral, manager)
+        case .questionEnded:
+            if forgetQuestion(about: peripheral.identity) { manager.pairing.ended?(peripheral) }
         case .channelOpened(let number, let psm, let passed, let connectionID):
             if peripheral.isCurrent(connectionID) { peripheral.opened(number, psm, passed.socket) }
         case .channelRefused(let psm, let error, let connectionID):
@@ -157,7 +164,47 @@ final class CentralMirror: @unchecked Sendable {
 
     /// The app has released the peripheral: a question about it would wait for an answer.
     private func decline(_ event: PeripheralEvent, of identity: DeviceIdentity, _ backend: any CentralBackend) {
+        if case .questionEnded = event { forgetQuestion(about: identity) }
         guard case .question(_, let ticket) = event else { return }
         backend.send(.answerQuestion(ticket: ticket, accepts: false, passkey: nil))
+    }
+
+    // MARK: Questions
+
+    /// An answer that comes when the question has ended reaches no one: another one may have its ticket by then.
+    private func ask(
+        _ question: PairingQuestion, ticket: Int, about peripheral: CBPeripheral, _ manager: CBCentralManager
+    ) {
+        let identity = peripheral.identity
+        let number = questions.withLock { questions in
+            questions.last += 1
+            questions.open.append(OpenQuestion(number: questions.last, identity: identity))
+            return questions.last
+        }
+        manager.pairing.ask(question, about: peripheral) { [self, backend = manager.backend] accepts, passkey in
+            let isOpen = questions.withLock { questions in questions.open.contains { $0.number == number } }
+            if isOpen { backend.send(.answerQuestion(ticket: ticket, accepts: accepts, passkey: passkey)) }
+        }
+    }
+
+    /// - Returns: Whether there was one.
+    @discardableResult
+    private func forgetQuestion(about identity: DeviceIdentity) -> Bool {
+        questions.withLock { questions in
+            let count = questions.open.count
+            questions.open.removeAll { $0.identity == identity }
+            return questions.open.count < count
+        }
+    }
+
+    /// Bluetooth has ended, or the keeper, which cannot tell any more that its questions have.
+    private func endQuestions(_ manager: CBCentralManager) {
+        let ended = questions.withLock { questions in
+            defer { questions.open = [] }
+            return questions.open
+        }
+        for question in ended {
+            if let peripheral = manager.known(question.identity) { manager.pairing.ended?(peripheral) }
+        }
     }
 }

@@ -7,15 +7,6 @@ import Testing
 // changed: of a pairing without a bond, whose link ends before the services are resolved, when those of the next link
 // are (src/device.c, `pending_paired`), amid the next pairing. Now only a change ends one.
 @Suite struct QuestionEndTests {
-    /// BlueZ asks the app for its consent. - Returns: the name of the error that it gets.
-    private static func ask(_ script: ScriptedBus, about device: ObjectPath) async -> String? {
-        let error = await thrown {
-            _ = try await script.call(
-                "/org/bluezkit/agent", "org.bluez.Agent1", "RequestAuthorization", [.path(device)])
-        }
-        return (error as? BusError)?.name
-    }
-
     @Test(
         "CN-14 a question ends when BlueZ has paired or bonded the device, not when it says again that it has not",
         arguments: ["Paired", "Bonded"])
@@ -28,7 +19,7 @@ import Testing
         stage.app.manager.pairing = pairing
         try await stage.app.settle()
         let (script, device) = (stage.script, try #require(ObjectPath(stage.path)))
-        async let refusal = Self.ask(script, about: device)
+        async let refusal = script.askConsent(about: device)
         try await told.next("question") { $0 == "asked" ? true : nil }
         for property in ["Paired", "Bonded"] {
             try script.change(stage.path, BlueZ.device, [(property, .bool(false))])

@@ -281,6 +281,14 @@ extension ScriptedBus {
         ObjectPath(path(DeviceIdentity(address: 0xF000_0000_0000 + UInt64(number), isRandom: true))) ?? "/"
     }
 
+    /// Asks this process' agent whether to pair. - Returns: the name of the error that it answers with.
+    func askConsent(about device: ObjectPath) async -> String? {
+        let error = await thrown {
+            _ = try await call("/org/bluezkit/agent", "org.bluez.Agent1", "RequestAuthorization", [.path(device)])
+        }
+        return (error as? BusError)?.name
+    }
+
     /// A manager's core, without the manager.
     func manager() -> CentralManagerCore {
         let core = CentralManagerCore(
