@@ -28,7 +28,7 @@ struct CentralSide: KeptSide {
         let core = CentralManagerCore(
             central: session.central, of: session, receive: receive, place: place, preserved: preserved,
             configuration: configuration)
-        return (core, { session.run { session.add(core) } })
+        return (core, { session.run { session.add(core, isHosted: isHosted) } })
     }
 
     /// Where the manager's core is. Call `start` when the manager is ready for events.

@@ -26,7 +26,7 @@ struct PublishSide: KeptSide {
         let core = PeripheralManagerCore(
             role: session.peripheral, of: session, receive: receive, place: place, preserved: preserved,
             configuration: configuration, isHosted: isHosted)
-        return (core, { session.run { session.add(core) } })
+        return (core, { session.run { session.add(core, isHosted: isHosted) } })
     }
 
     /// As ``CentralSide/backend(_:_:_:_:_:_:_:)``.

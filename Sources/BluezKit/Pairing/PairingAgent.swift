@@ -65,4 +65,12 @@ extension ObjectServer {
     func reject(_ call: IncomingCall) {
         refuse(call, name: "org.bluez.Error.Rejected", message: "refused by this program")
     }
+
+    /// - Parameter passkey: That which was asked for; nil: none was.
+    func answer(_ call: IncomingCall, _ accepts: Bool, passkey: UInt32?) {
+        guard accepts else { return reject(call) }
+        reply(to: call) { (writer) throws(BusError) in
+            if let passkey { try writer.write(passkey) }
+        }
+    }
 }

@@ -29,10 +29,20 @@ protocol PairingPeer: AnyObject {
 
 /// This process as BlueZ's pairing agent: BlueZ's questions, and the answers of the apps. Confined to the bus queue.
 final class PairingService: @unchecked Sendable {  // holds: confined to the bus queue
+    /// Who waits for an answer.
+    enum Asker {
+        /// BlueZ asks this session's agent.
+        case blueZ(IncomingCall)
+        /// BlueZ asks that of another session of this process.
+        case session(RelayedTicket)
+    }
+
     /// A question that BlueZ waits for, or that an app was asked and may still show.
     private struct AskedQuestion {
         let ticket: Int
-        var call: IncomingCall?
+        let asker: Asker
+        /// Whether it needs an answer.
+        var isOpen: Bool
         let peer: any PairingPeer
         let path: ObjectPath
     }
@@ -41,13 +51,18 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
 
     private let bus: BlueZBus
     private let adapter: AdapterController
+    /// The way to the other sessions of this process.
+    let relay: PairingRelay
     private var roles: [Role] = []
     private lazy var agent = AgentStateMachine(timing: bus.timing.pairing)
     /// One for each device at most, in the order in which they were asked.
     private var questions: [AskedQuestion] = []
     private var questionCount = 0
 
-    init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
+    init(_ bus: BlueZBus, _ adapter: AdapterController) {
+        (self.bus, self.adapter, relay) = (bus, adapter, PairingRelay(bus))
+        relay.service = self
+    }
 
     /// Set up before the bus is opened.
     func add(_ role: any PairingRole) { roles.append(Role(role: role)) }
@@ -57,6 +72,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// The connection to the bus is gone, and BlueZ's questions with it.
     func busLost() {
         agent.released()
+        relay.end()
         endQuestion()
     }
 
@@ -65,6 +81,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// Registers the agent if a role needs it.
     func updateAgent() {
         bus.assertOnQueue()
+        relay.enter()
         guard let owner = bus.owner, allRoles.contains(where: \.needsAgent), let objects = bus.exportObjects() else {
             return
         }
@@ -91,7 +108,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     guard let self else { return }
-                    handle(.timerFired(isAsking: questions.contains { $0.call != nil }), registration)
+                    handle(.timerFired(isAsking: questions.contains(where: \.isOpen) || relay.isAsking), registration)
                 }
             case .askPairable:
                 adapter.path.flatMap { bus.proxy($0, BlueZ.adapter) }?.get("Pairable") { [weak self] result in
@@ -124,77 +141,98 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
 
     // MARK: Questions
 
+    /// A question of BlueZ's to this session's agent.
     func receive(_ question: PairingQuestion, about path: ObjectPath, _ call: IncomingCall) {
         bus.assertOnQueue()
-        let objects = bus.exportedObjects
-        // The first agent of a system is asked about the devices of every program.
+        // The first agent of a system is asked about the devices of every program, and of every adapter.
+        if !take(question, about: path, for: .blueZ(call)) { relay.ask(question, about: path, call) }
+    }
+
+    /// - Returns: Whether it is this session that answers; otherwise nothing has been done.
+    func take(_ question: PairingQuestion, about path: ObjectPath, for asker: Asker) -> Bool {
+        bus.assertOnQueue()
         guard let peers = allRoles.lazy.compactMap({ $0.pairingPeers(at: path) }).first else {
-            let isAllowed = question == .consent && allRoles.contains { $0.mayPairUnasked(at: path) }
-            return isAllowed ? objects?.reply(to: call) ?? () : objects?.reject(call) ?? ()
+            guard question == .consent, allRoles.contains(where: { $0.mayPairUnasked(at: path) }) else { return false }
+            reply(to: asker, true)
+            return true
         }
         if peers.contains(where: { question.policy($0.abilities) == .accept }) {
-            objects?.reply(to: call)
-            return accepted(at: path)
-        }
-        guard let peer = peers.first(where: { question.policy($0.abilities) == .ask }) else {
+            reply(to: asker, true)
+            accepted(at: path)
+        } else if let peer = peers.first(where: { question.policy($0.abilities) == .ask }) {
+            ask(question, of: peer, at: path, for: asker)
+        } else {
             let address = String(path.lastElement.dropFirst(4).replacing("_", with: ":"))
             Log.warning(
                 from: address,
                 "pairing request from \(address) refused: no handler is set in CBCentralManager.pairing")
-            objects?.reject(call)
-            return refused(at: path)
+            reply(to: asker, false)
+            refused(at: path)
         }
-        ask(question, of: peer, at: path, call)
+        return true
     }
 
-    private func ask(_ question: PairingQuestion, of peer: any PairingPeer, at path: ObjectPath, _ call: IncomingCall) {
+    private func ask(_ question: PairingQuestion, of peer: any PairingPeer, at path: ObjectPath, for asker: Asker) {
         endQuestion(about: path)
         questionCount += 1
         let ticket = questionCount
-        var pending: IncomingCall? = call
+        var isOpen = true
         if case .display = question {
-            bus.exportedObjects?.reply(to: call)
-            pending = nil
+            reply(to: asker, true)
+            isOpen = false
             accepted(at: path)
         }
-        questions.append(AskedQuestion(ticket: ticket, call: pending, peer: peer, path: path))
+        questions.append(AskedQuestion(ticket: ticket, asker: asker, isOpen: isOpen, peer: peer, path: path))
         peer.ask(question, ticket: ticket)
+    }
+
+    private func reply(to asker: Asker, _ accepts: Bool, passkey: UInt32? = nil) {
+        switch asker {
+        case .blueZ(let call): bus.exportedObjects?.answer(call, accepts, passkey: passkey)
+        case .session(let ticket): ticket.answer(accepts, passkey: passkey)
+        }
     }
 
     /// What the app has answered to the question with this ticket. The first answer counts.
     func answer(_ ticket: Int, accepts: Bool, passkey: UInt32?) {
         bus.assertOnQueue()
-        guard let index = questions.firstIndex(where: { $0.ticket == ticket }), let call = questions[index].call else {
-            return
-        }
-        let path = questions[index].path
-        questions[index].call = nil
+        guard let index = questions.firstIndex(where: { $0.ticket == ticket && $0.isOpen }) else { return }
+        questions[index].isOpen = false
+        let asked = questions[index]
         if accepts, (passkey ?? 0) < 1_000_000 {
-            bus.exportedObjects?.reply(to: call) { (writer) throws(BusError) in
-                if let passkey { try writer.write(passkey) }
-            }
-            accepted(at: path)
+            reply(to: asked.asker, true, passkey: passkey)
+            accepted(at: asked.path)
         } else {
-            bus.exportedObjects?.reject(call)
-            endQuestion(about: path)
-            refused(at: path)
+            reply(to: asked.asker, false)
+            endQuestion(about: asked.path)
+            refused(at: asked.path)
         }
     }
 
-    /// BlueZ has withdrawn the question that it waits for. It waits for one at a time, and never for a number that is
-    /// displayed: that is shown until its pairing ends (src/agent.c, `agent_cancel`, `agent_display_passkey`).
+    /// BlueZ has withdrawn the question that it waits for, wherever that is shown. It waits for one at a time, and never
+    /// for a number that is displayed: that is shown until its pairing ends (src/agent.c, `agent_cancel`,
+    /// `agent_display_passkey`).
     func cancelled() {
         bus.assertOnQueue()
-        if let asked = questions.last(where: { $0.call != nil }) { endQuestion(about: asked.path) }
+        for call in relay.end() { bus.exportedObjects?.reject(call) }
+        let asked = questions.last { if case .blueZ = $0.asker { $0.isOpen } else { false } }
+        if let asked { endQuestion(about: asked.path) }
+    }
+
+    /// The question with this number has ended for the session that has handed it to this one.
+    func withdraw(_ number: Int) {
+        bus.assertOnQueue()
+        let asked = questions.first { if case .session(let ticket) = $0.asker { ticket.number == number } else { false } }
+        if let asked { endQuestion(about: asked.path) }
     }
 
     /// Ends the question about the device at `path`, or all; its app may take the dialog away. No one can answer it any
-    /// more, so BlueZ does not wait for that.
+    /// more, so nothing waits for that.
     func endQuestion(about path: ObjectPath? = nil) {
         let ended = questions.filter { path == nil || $0.path == path }
         questions.removeAll { path == nil || $0.path == path }
         for asked in ended {
-            if let call = asked.call { bus.exportedObjects?.reject(call) }
+            if asked.isOpen { reply(to: asked.asker, false) }
             asked.peer.questionEnded()
         }
     }

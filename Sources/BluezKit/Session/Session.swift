@@ -94,13 +94,16 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
 
     // MARK: Managers
 
-    func add(_ core: CentralManagerCore) {
+    /// - Parameter isHosted: Whether the manager is one of a keeper's, which hosts those of several apps.
+    func add(_ core: CentralManagerCore, isHosted: Bool) {
+        if isHosted { pairing.relay.decline() }
         central.add(core)
         connectIfFirst()
         central.announceState(to: core)
     }
 
-    func add(_ core: PeripheralManagerCore) {
+    func add(_ core: PeripheralManagerCore, isHosted: Bool) {
+        if isHosted { pairing.relay.decline() }
         peripheral.add(core)
         connectIfFirst()
         peripheral.announceState(to: core)

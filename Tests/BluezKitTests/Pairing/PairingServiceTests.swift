@@ -410,4 +410,160 @@ import Testing
         stage.turn { stage.script.bus.connection?.close() }
         #expect(await answer != "yes")
     }
+
+    // MARK: Two adapters
+
+    // Of two adapters in one process only the first one's peripherals could pair: BlueZ asks the first agent about the
+    // devices of all, and that agent's session refused what it did not know. Now it hands the question to the session
+    // that has the device.
+
+    /// The session of another adapter, whose app has a device there, and asks.
+    // holds: what changes is in boxes, or touched on the bus queue
+    private final class Neighbour: @unchecked Sendable {
+        static let device: ObjectPath = "/org/bluez/hci1/dev_F0_00_00_00_00_03"
+        let session: Session
+        let role: Role
+        let app: App
+
+        init(_ stage: Stage) async throws {
+            session = Session.shared(Session.Key(address: stage.script.address, adapter: .name("hci1")))
+            (role, app) = (Role(stage.log), App("neighbour", stage.log, session))
+            let timing = stage.turn { stage.script.bus.timing }
+            turn {
+                session.blueZ.timing = timing
+                app.abilities = asks
+                role.apps = [Self.device: [app]]
+                session.pairing.add(role)
+                session.blueZ.open()
+            }
+            let path = "/org/bluez/hci1"
+            try await stage.script.expect("GetAll", at: path).answer(ScriptedBus.adapter(isPowered: true))
+            try await eventually("the other adapter is on") { turn { session.adapter.state == .poweredOn } }
+            turn { session.pairing.updateAgent() }
+            try await stage.script.expect("RegisterAgent", at: "/org/bluez").answer()
+            try await stage.script.expect("Get", "Pairable", at: path).answer(.variant(.bool(true)))
+        }
+
+        /// That of its connection to the bus.
+        var name: String { turn { session.bus?.uniqueName ?? "" } }
+
+        @discardableResult
+        func turn<Result>(_ body: () -> Result) -> Result {
+            session.queue.sync {
+                defer { session.blueZ.flush() }
+                return body()
+            }
+        }
+    }
+
+    @Test("a device of another adapter: the app of its session is asked, and what it says is the answer")
+    func otherAdapter() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let other = try await Neighbour(stage)
+        async let passkey = stage.ask("RequestPasskey", .path(Neighbour.device))
+        try await stage.wait(for: "neighbour asked passkey")
+        other.app.enter(123_456)
+        #expect(await passkey == "yes [123456]")
+        #expect(other.turn { other.role.accepted } == [Neighbour.device])
+        async let consent = stage.ask("RequestAuthorization", .path(Neighbour.device))
+        try await stage.wait(for: "neighbour asked consent")
+        other.app.decide(false)
+        #expect(await consent == Self.rejected)
+        other.turn {}
+        #expect(await stage.ask("DisplayPasskey", .path(Neighbour.device), .uint32(42), .uint16(0)) == "yes")
+        try await stage.wait(for: "neighbour asked display(42)")
+        other.turn { other.app.abilities = .justWorks }
+        #expect(await stage.ask("RequestAuthorization", .path(Neighbour.device)) == "yes")
+        #expect(await stage.ask("RequestPasskey", .path(Neighbour.device)) == Self.rejected)
+        other.turn {}
+        #expect(
+            stage.log.all == [
+                "neighbour asked passkey", "neighbour ended", "neighbour asked consent", "neighbour ended",
+                "refused dev_F0_00_00_00_00_03", "neighbour asked display(42)", "refused dev_F0_00_00_00_00_03",
+            ])
+        #expect(stage.turn { stage.role.accepted.isEmpty })
+    }
+
+    @Test("BlueZ withdraws a question about a device of another adapter: it ends there, and nothing else does")
+    func otherAdapterCancelled() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let other = try await Neighbour(stage)
+        stage.turn { stage.app.abilities = Self.asks }
+        #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(1), .uint16(0)) == "yes")
+        async let answer = stage.ask("RequestAuthorization", .path(Neighbour.device))
+        try await stage.wait(for: "neighbour asked consent")
+        #expect(await stage.ask("Cancel") == "yes")
+        #expect(await answer == Self.rejected)
+        try await stage.wait(for: "neighbour ended")
+        other.app.decide(true)
+        other.turn {}
+        #expect(stage.log.all == ["app asked display(1)", "neighbour asked consent", "neighbour ended"])
+        #expect(other.turn { other.role.accepted.isEmpty })
+    }
+
+    @Test("a device of another adapter that no session has is refused, as one of an adapter without a session")
+    func unknownDevices() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let other = try await Neighbour(stage)
+        for path: ObjectPath in ["/org/bluez/hci1/dev_F0_00_00_00_00_04", "/org/bluez/hci7/dev_F0_00_00_00_00_03"] {
+            #expect(await stage.ask("RequestAuthorization", .path(path)) == Self.rejected, "\(path)")
+        }
+        other.turn { other.role.unasked = ["/org/bluez/hci1/dev_F0_00_00_00_00_04"] }
+        #expect(await stage.ask("RequestAuthorization", .path("/org/bluez/hci1/dev_F0_00_00_00_00_04")) == "yes")
+        #expect(stage.log.all.isEmpty)
+    }
+
+    @Test("a question about a device of another adapter ends with that one's link, and with the asked session's bus")
+    func otherAdapterEnds() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let other = try await Neighbour(stage)
+        async let answer = stage.ask("RequestAuthorization", .path(Neighbour.device))
+        try await stage.wait(for: "neighbour asked consent")
+        other.turn { other.session.pairing.endQuestion(about: Neighbour.device) }
+        #expect(await answer == Self.rejected)
+        async let lost = stage.ask("RequestAuthorization", .path(Neighbour.device))
+        try await stage.wait(for: "neighbour asked consent")
+        stage.turn { stage.service.busLost() }
+        try await stage.wait(for: "neighbour ended")
+        stage.turn { stage.script.bus.connection?.close() }
+        #expect(await lost != "yes")
+    }
+
+    @Test("a session that ends is asked no more, and takes back what it was asked itself")
+    func sessionEnds() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.abilities = Self.asks }
+        var other: Neighbour? = try await Neighbour(stage)
+        let name = try #require(other?.name)
+        let question = Task {
+            try await stage.script.daemon.call(
+                name, "/org/bluezkit/agent", "org.bluez.Agent1", "RequestAuthorization", [.path(Self.device)])
+        }
+        try await stage.wait(for: "app asked consent")
+        other = nil
+        try await stage.wait(for: "app ended")
+        await #expect(throws: BusError.self) { try await question.value }
+        #expect(await stage.ask("RequestAuthorization", .path(Neighbour.device)) == Self.rejected)
+        #expect(stage.log.all == ["app asked consent", "app ended"])
+    }
+
+    @Test("no app of a keeper answers for another one: its sessions hand nothing on", arguments: [true, false])
+    func keeper(isFirst: Bool) async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let other = try await Neighbour(stage)
+        let (core, start) = CentralSide.core(
+            .init(), in: isFirst ? stage.script.session : other.session, preserved: nil,
+            place: DispatchQueue(label: "test"), isHosted: true, receive: { _ in })
+        start()
+        other.turn {}
+        #expect(await stage.ask("RequestAuthorization", .path(Neighbour.device)) == Self.rejected)
+        #expect(stage.log.all.isEmpty)
+        core.release()
+    }
 }
