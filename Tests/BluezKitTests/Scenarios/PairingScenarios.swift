@@ -86,10 +86,10 @@ extension Scenarios {
 
         /// Connected to a sink that pairs like this, and has no bonds.
         func prepare(
-            _ kind: String, _ pairing: BluezPairing, in world: (any World)? = nil
+            _ kind: String, _ pairing: BluezPairing, in world: (any World)? = nil, options: [String: Any] = [:]
         ) async throws -> Setting {
             let world = if let world { world } else { try await Worlds.make() }
-            let central = Central(world)
+            let central = Central(world, options: options)
             try await central.powerOn()
             try await world.control("sink pairing \(kind)")
             try await world.control("sink forget")
@@ -179,6 +179,41 @@ extension Scenarios {
                 try await setting.expectRefusal()
             }
             #expect(asked.all == ["on queue"])
+        }
+
+        // Slow: in the rig, another adapter is plugged in, and BlueZ ends each link two to three seconds after it was
+        // asked to.
+        @Test(
+            "CN-14 two adapters in one process: BlueZ asks the first one's agent, and the second one's app is asked",
+            .enabled(if: !isHosted, "sessions of a keeper hand nothing on"), arguments: [true, false])
+        func secondAdapter(agrees: Bool) async throws {
+            let asked = EventLog<String>()
+            func consenting(_ name: String) -> BluezPairing {
+                var pairing = BluezPairing()
+                pairing.consent = { _, decide in
+                    asked.append(name)
+                    decide(agrees)
+                }
+                return pairing
+            }
+            let world = try await Worlds.make()
+            try await world.control("rig adapters 2")
+            let first = Central(world, options: [BluezManagerOptionAdapterKey: "hci0"])
+            try await first.powerOn()
+            first.manager.pairing = consenting("first")
+            let heart = try await first.find("Rig Heart")
+            try await first.connect(heart)  // from now on its agent is the first one
+            let setting = try await prepare(
+                "justworks", consenting("second"), in: world, options: [BluezManagerOptionAdapterKey: "hci1"])
+            if agrees {
+                #expect(try await setting.read().get() == Data("encrypted".utf8))
+                try await setting.expectBond()
+                try await setting.removeBond()
+            } else {
+                try await setting.expectRefusal()
+            }
+            #expect(asked.all == ["second"])
+            try await first.disconnect(heart)
         }
 
         @Test("CN-14 the peripheral shows a passkey: the app enters it", arguments: [123_456, 654_321])
