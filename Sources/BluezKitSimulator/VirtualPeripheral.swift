@@ -32,7 +32,6 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var faults = PeripheralFaults()
     var written = WriteRecord()
     var table: GATTTable
-    var batteryLevelSource: String { UUIDText.full("2A19") }
     var links: [Link] = []
     var advertising: Alarm?
     var supervision: Alarm?

@@ -14,9 +14,8 @@ enum Number {
 
 /// What is given to another isolation domain as a whole, for closures that run once.
 final class Parcel<Content>: Sendable {
-    fileprivate let content: Mutex<Content?>
+    private let content: Mutex<Content?>
 
-    init() { content = Mutex(nil) }
     init(_ content: sending Content) { self.content = Mutex(content) }
 
     func open() -> sending Content? {
@@ -26,8 +25,4 @@ final class Parcel<Content>: Sendable {
             return taken
         }
     }
-}
-
-extension Parcel where Content: Sendable {
-    func put(_ content: Content) { self.content.withLock { $0 = content } }
 }

@@ -2,7 +2,6 @@ import BluezDBus
 
 /// D-Bus errors that the library itself reacts to. ErrorMapping.swift defines what the app gets.
 enum BlueZErrorName {
-    static let notReady = "org.bluez.Error.NotReady"
     static let notPermitted = "org.bluez.Error.NotPermitted"
     /// The message with which BlueZ refuses an attribute that requires a more secure link.
     static let notPaired = "Not paired"

@@ -56,12 +56,4 @@ extension PathTable {
     var values: [Value] { slots.values.flatMap { $0.map(\.value) } }
 
     mutating func removeAll() { self = PathTable() }
-
-    mutating func removeAll(where predicate: (Value) -> Bool) {
-        for (key, bucket) in slots where bucket.contains(where: { predicate($0.value) }) {
-            let kept = bucket.filter { !predicate($0.value) }
-            count -= bucket.count - kept.count
-            slots[key] = kept.isEmpty ? nil : kept
-        }
-    }
 }

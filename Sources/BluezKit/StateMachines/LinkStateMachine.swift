@@ -207,9 +207,6 @@ struct LinkStateMachine {
     /// A link, or an attempt, that a dead process has left, and that no app wants.
     mutating func inherit() -> [Action] { enter(.closing, .disconnect) }
 
-    /// What BlueZ knew does not hold any longer: it was restarted, or the adapter is gone or off.
-    mutating func reset() { self = LinkStateMachine(timing: timing) }
-
     private mutating func enter(_ next: Phase, _ actions: Action...) -> [Action] {
         phase = next
         if next == .up { failures = 0 }

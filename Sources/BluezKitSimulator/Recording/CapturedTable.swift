@@ -23,8 +23,6 @@ struct CapturedTable {
     /// With which reads were refused.
     var errors: [UInt16: UInt8] = [:]
 
-    var isEmpty: Bool { services.isEmpty }
-
     /// Adds what only the other one has.
     mutating func merge(_ other: CapturedTable) {
         services.merge(other.services) { mine, _ in mine }

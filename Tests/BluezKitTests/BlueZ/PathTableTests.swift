@@ -15,8 +15,7 @@ import Testing
         "/org/bluez/hci0/dev_999".withCString { #expect(table[$0] == 999) }
         for n in 0..<500 { table["/org/bluez/hci0/dev_\(n)"] = nil }
         #expect(table.count == 500 && table["/org/bluez/hci0/dev_7"] == nil && table["/org/bluez/hci0/dev_777"] == 777)
-        table.removeAll { $0 % 2 == 0 }
-        #expect(table.count == 250 && Set(table.values).count == 250)
+        #expect(Set(table.values).count == 500)
     }
 
     @Test("keys that were chosen to collide do not, because UUIDs come from other devices")
