@@ -12,6 +12,18 @@ package func environment(_ name: String) -> String? {
     return String(cString: value)
 }
 
+/// All variables of this process. Nothing is decided by them: they are passed on.
+package var ownEnvironment: [String: String] {
+    var variables: [String: String] = [:]
+    var next = environ
+    while let text = next.pointee {
+        let parts = String(cString: text).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
+        next += 1
+    }
+    return variables
+}
+
 /// Where the programs of this user note what they share on a bus; each file begins with the GUID of its bus.
 /// With set-user-ID that is the user with whose rights it runs: one who may not read or remove what it notes has
 /// started it.

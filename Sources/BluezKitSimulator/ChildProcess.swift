@@ -44,18 +44,6 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
 
     deinit { close(input) }
 
-    /// All variables of this process. Nothing is decided by them: they are passed on.
-    static var ownEnvironment: [String: String] {
-        var variables: [String: String] = [:]
-        var next = environ
-        while let text = next.pointee {
-            let parts = String(cString: text).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
-            next += 1
-        }
-        return variables
-    }
-
     // MARK: Its threads
 
     private func awaitEnd() {

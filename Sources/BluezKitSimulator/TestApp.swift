@@ -1,3 +1,4 @@
+import BluezDBus
 public import Foundation
 import Synchronization
 
@@ -79,7 +80,8 @@ public final class TestApp: Sendable {
             try FileManager.default.createDirectory(
                 at: directory, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
         } catch { throw Failure.notStarted("\(directory.path): \(error.localizedDescription)") }
-        self.environment = ChildProcess.ownEnvironment
+        self.environment =
+            ownEnvironment
             .merging(["DBUS_SYSTEM_BUS_ADDRESS": simulator.address, "BLUEZKIT_STATE_DIR": directory.path]) { $1 }
             .merging(environment) { $1 }
         child = Mutex(try ChildProcess(words, self.environment))

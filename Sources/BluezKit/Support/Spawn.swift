@@ -37,15 +37,3 @@ func spawn(
     guard result == 0 else { throw POSIXError(POSIXErrorCode(rawValue: result) ?? .ENOEXEC) }
     return pid
 }
-
-/// All variables of this process. Nothing is decided by them: they are passed on.
-var ownEnvironment: [String: String] {
-    var variables: [String: String] = [:]
-    var next = environ
-    while let text = next.pointee {
-        let parts = String(cString: text).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-        if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
-        next += 1
-    }
-    return variables
-}

@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitRestore
 import Foundation
 
