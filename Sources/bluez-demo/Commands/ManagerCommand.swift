@@ -103,14 +103,16 @@ class ManagerCommand: NSObject, Command {
         }
     }
 
-    /// Calls `body` when `moves` has stayed the same for so many seconds.
-    func whenStill(for seconds: Double, _ moves: @escaping () -> Int, _ body: @escaping () -> Void) {
+    /// Ends when `moves` has stayed the same for so many seconds; nil: never.
+    func endWhenStill(for seconds: Double?, _ remedy: String, _ moves: @escaping () -> Int) {
+        guard let seconds else { return }
         var (known, since) = (moves(), ContinuousClock.now)
         func look() {
             after(seconds / 10) { command in
                 guard command.ending == nil else { return }
                 if moves() != known { (known, since) = (moves(), .now) }
-                if since.duration(to: .now) < .seconds(seconds) { look() } else { body() }
+                if since.duration(to: .now) < .seconds(seconds) { return look() }
+                command.timeIsUp("nothing has moved for \(JSONValue.double(seconds)) s; \(remedy)")
             }
         }
         look()

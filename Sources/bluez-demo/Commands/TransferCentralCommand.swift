@@ -44,22 +44,13 @@ class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override func start() {
         super.start()
-        limitWaiting()
+        endWhenStill(for: options.timeout, options.remedy) { [self] in events }
     }
 
     override func makeManager(_ options: [String: Any]) {
         var options = options
         options[CBCentralManagerOptionRestoreIdentifierKey] = self.options.restore
         super.makeManager(options)
-    }
-
-    private func limitWaiting() {
-        guard let timeout = options.timeout else { return }
-        whenStill(for: timeout) { [self] in
-            events
-        } _: { [self] in
-            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s; \(options.remedy)")
-        }
     }
 
     // MARK: Finding

@@ -49,16 +49,7 @@ class TransferPeripheralCommand: PeripheralCommand {
 
     override func start() {
         super.start()
-        limitWaiting()
-    }
-
-    private func limitWaiting() {
-        guard let timeout = options.timeout else { return }
-        whenStill(for: timeout) { [self] in
-            events
-        } _: { [self] in
-            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s; \(options.remedy)")
-        }
+        endWhenStill(for: options.timeout, options.remedy) { [self] in events }
     }
 
     override func isOnAir() {
