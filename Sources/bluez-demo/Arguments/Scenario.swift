@@ -29,36 +29,27 @@ enum Scenario: Equatable, Sendable {
         self = known
     }
 
-    var name: String {
-        switch self {
-        case .heartRate: "heart-rate"
-        case .counter: "counter"
-        case .kitchenSink: "kitchen-sink"
-        case .card: "card"
-        case .phone: "phone"
-        case .twoAdapters: "two-adapters"
-        case .examples: "examples"
-        case .subscriber: "subscriber"
-        case .crowd: "crowd"
-        case .recordings: "recordings"
-        }
-    }
-
     /// The name on the command line.
     var usage: String { if case .crowd = self { "crowd [N]" } else { name } }
 
-    var summary: String {
+    var name: String { words.name }
+    var summary: String { words.summary }
+
+    private var words: (name: String, summary: String) {
         switch self {
-        case .heartRate: "a heart-rate sensor that sends measurements"
-        case .counter: "a heart-rate sensor that numbers its measurements, ten a second, in their field for energy"
-        case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
-        case .card: "a device that shares a business card"
-        case .phone: "an iPhone that shows its notifications to an accessory that asks for them"
-        case .twoAdapters: "only two adapters in range of each other: hci0 and hci1"
-        case .examples: "what the programs in Examples look for: a sensor, a thermometer, a UART and beacons"
-        case .subscriber: "a central that subscribes to a characteristic of ours"
-        case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))"
-        case .recordings(let recordings, _): "\(recordings.count) recorded devices"
+        case .heartRate: ("heart-rate", "a heart-rate sensor that sends measurements")
+        case .counter:
+            ("counter", "a heart-rate sensor that numbers its measurements, ten a second, in their field for energy")
+        case .kitchenSink: ("kitchen-sink", "a device with every kind of service, characteristic and descriptor")
+        case .card: ("card", "a device that shares a business card")
+        case .phone: ("phone", "an iPhone that shows its notifications to an accessory that asks for them")
+        case .twoAdapters: ("two-adapters", "only two adapters in range of each other: hci0 and hci1")
+        case .examples:
+            ("examples", "what the programs in Examples look for: a sensor, a thermometer, a UART and beacons")
+        case .subscriber: ("subscriber", "a central that subscribes to a characteristic of ours")
+        case .crowd(let size):
+            ("crowd", "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))")
+        case .recordings(let recordings, _): ("recordings", "\(recordings.count) recorded devices")
         }
     }
 }
