@@ -16,6 +16,15 @@ class CentralCommand: ManagerCommand, CBCentralManagerDelegate {
     /// Releases the manager, which ends all that it does.
     func releaseManager() { central = nil }
 
+    /// - Returns: Whether there is a link, whose end is to be waited for.
+    func endLink(of peripheral: CBPeripheral?) -> Bool {
+        guard let central, central.state == .poweredOn, let peripheral, peripheral.state != .disconnected else {
+            return false
+        }
+        central.cancelPeripheralConnection(peripheral)
+        return true
+    }
+
     func centralManagerDidUpdateState(_ central: CBCentralManager) { take(central.state) }
 
     override func bluetoothIsOn() {

@@ -257,9 +257,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             return true
         }
         if options.restore != nil, central?.state == .poweredOn { central?.stopScan() }
-        guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
-        central.cancelPeripheralConnection(sensor)
-        return true
+        return endLink(of: sensor)
     }
 
     // MARK: Services

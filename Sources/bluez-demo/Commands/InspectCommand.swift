@@ -142,11 +142,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         connect(peripheral)
     }
 
-    override func end() -> Bool {
-        guard let device, let central, central.state == .poweredOn, device.state != .disconnected else { return false }
-        central.cancelPeripheralConnection(device)
-        return true
-    }
+    override func end() -> Bool { endLink(of: device) }
 
     private func showAll() {
         if let name = device?.name, !services.isEmpty { output.say(Line(name.harmless, .bold)) }

@@ -122,9 +122,7 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         // Now that it is known which is the fastest.
         output.show([])
         for line in LadderRow.table(rows) { output.say(line) }
-        guard let central, central.state == .poweredOn, let peer, peer.state != .disconnected else { return false }
-        central.cancelPeripheralConnection(peer)
-        return true
+        return endLink(of: peer)
     }
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {

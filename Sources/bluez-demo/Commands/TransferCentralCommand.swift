@@ -127,12 +127,9 @@ class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override func end() -> Bool {
         reporter.stopped()
-        guard let central, central.state == .poweredOn else { return false }
-        central.stopScan()
-        guard let peer, peer.state != .disconnected else { return false }
+        if central?.state == .poweredOn { central?.stopScan() }
         if ending == .terminated, options.restore != nil { return false }  // the next process continues
-        central.cancelPeripheralConnection(peer)
-        return true
+        return endLink(of: peer)
     }
 
     // MARK: The service

@@ -93,11 +93,8 @@ final class RecordCommand: CentralCommand {
 
     override func end() -> Bool {
         _ = save()
-        guard let central, central.state == .poweredOn else { return false }
-        central.stopScan()
-        guard let device = recorder?.device, device.state != .disconnected else { return false }
-        central.cancelPeripheralConnection(device)
-        return true
+        if central?.state == .poweredOn { central?.stopScan() }
+        return endLink(of: recorder?.device)
     }
 
     // MARK: CBCentralManagerDelegate
