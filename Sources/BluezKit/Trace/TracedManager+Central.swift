@@ -60,7 +60,7 @@ extension TracedManager {
 
     private func describe(_ request: AttributeRequest, _ identity: DeviceIdentity, _ entry: inout TraceEntry) {
         about(identity, &entry)
-        entry.name = request.call
+        entry.name = request.methods.call
         entry.attribute = request.attribute.map { uuid(of: $0, of: identity) }
         switch request {
         case .discoverServices(let uuids), .discoverIncludedServices(let uuids, _),
@@ -73,7 +73,7 @@ extension TracedManager {
         case .resubscribe: entry.facts = ["true", "restored"]
         case .discoverDescriptors, .read, .readDescriptor, .readRSSI: break
         }
-        if let callback = request.callback { entry.asks = question(callback, request.attribute, identity) }
+        if let callback = request.methods.callback { entry.asks = question(callback, request.attribute, identity) }
     }
 
     private func question(
@@ -246,7 +246,7 @@ extension TracedManager {
             answers("didReadRSSI")
             entry.facts = [dBm.map { "\($0) dBm" } ?? "not known"]
         case .failed(let request, let error):
-            answers(request.callback ?? request.call, request.attribute)
+            answers(request.methods.callback ?? request.methods.call, request.attribute)
             entry.error = Self.words(error)
         }
     }
@@ -258,32 +258,19 @@ extension TracedManager {
 }
 
 extension AttributeRequest {
-    /// The method that the app has called.
-    fileprivate var call: String {
+    /// What the app has called, and what is called with the answer; nil: there is none, if nothing fails.
+    fileprivate var methods: (call: String, callback: String?) {
         switch self {
-        case .discoverServices: "discoverServices"
-        case .discoverIncludedServices: "discoverIncludedServices"
-        case .discoverCharacteristics: "discoverCharacteristics"
-        case .discoverDescriptors: "discoverDescriptors"
-        case .read, .readDescriptor: "readValue"
-        case .write, .writeWithoutResponse, .writeDescriptor: "writeValue"
-        case .setNotify, .resubscribe: "setNotifyValue"
-        case .readRSSI: "readRSSI"
-        }
-    }
-
-    /// The method that is called with the answer; nil: there is none, if nothing fails.
-    fileprivate var callback: String? {
-        switch self {
-        case .discoverServices: "didDiscoverServices"
-        case .discoverIncludedServices: "didDiscoverIncludedServicesFor"
-        case .discoverCharacteristics: "didDiscoverCharacteristicsFor"
-        case .discoverDescriptors: "didDiscoverDescriptorsFor"
-        case .read, .readDescriptor: "didUpdateValueFor"
-        case .write, .writeDescriptor: "didWriteValueFor"
-        case .setNotify: "didUpdateNotificationStateFor"
-        case .readRSSI: "didReadRSSI"
-        case .writeWithoutResponse, .resubscribe: nil
+        case .discoverServices: ("discoverServices", "didDiscoverServices")
+        case .discoverIncludedServices: ("discoverIncludedServices", "didDiscoverIncludedServicesFor")
+        case .discoverCharacteristics: ("discoverCharacteristics", "didDiscoverCharacteristicsFor")
+        case .discoverDescriptors: ("discoverDescriptors", "didDiscoverDescriptorsFor")
+        case .read, .readDescriptor: ("readValue", "didUpdateValueFor")
+        case .write, .writeDescriptor: ("writeValue", "didWriteValueFor")
+        case .writeWithoutResponse: ("writeValue", nil)
+        case .setNotify: ("setNotifyValue", "didUpdateNotificationStateFor")
+        case .resubscribe: ("setNotifyValue", nil)
+        case .readRSSI: ("readRSSI", "didReadRSSI")
         }
     }
 }
