@@ -134,7 +134,7 @@ final class Link {
     /// - Parameter isByDaemon: bluetoothd has its own reasons.
     func read(
         _ characteristic: GATTTable.Characteristic, offset: Int, isByDaemon: Bool = false,
-        completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
+        completion: @escaping Answer<[UInt8]>
     ) {
         if characteristic.served != nil { return readServed(.value(characteristic), offset, [], completion) }
         let definition = characteristic.definition
@@ -150,9 +150,7 @@ final class Link {
             }, completion: completion)
     }
 
-    static func answerRead(
-        _ characteristic: GATTTable.Characteristic, offset: Int
-    ) -> Result<[UInt8], ATTFailure> {
+    static func answerRead(_ characteristic: GATTTable.Characteristic, offset: Int) -> Result<[UInt8], ATTFailure> {
         let definition = characteristic.definition
         guard definition.flags.contains(.read) else { return .failure(.readNotPermitted) }
         do {
@@ -166,8 +164,7 @@ final class Link {
 
     /// Writes with response. `offset` nil: the whole value.
     func write(
-        _ value: [UInt8], to characteristic: GATTTable.Characteristic, offset: Int?,
-        completion: @escaping (Result<Void, ATTFailure>) -> Void
+        _ value: [UInt8], to characteristic: GATTTable.Characteristic, offset: Int?, completion: @escaping Answer<Void>
     ) {
         if characteristic.served != nil { return writeServed(value, .value(characteristic), offset, completion) }
         let definition = characteristic.definition
@@ -216,10 +213,7 @@ final class Link {
         }
     }
 
-    func read(
-        _ descriptor: GATTTable.Descriptor, of handle: UInt16,
-        completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
-    ) {
+    func read(_ descriptor: GATTTable.Descriptor, of handle: UInt16, completion: @escaping Answer<[UInt8]>) {
         if descriptor.served != nil { return readServed(.descriptor(descriptor, handle), 0, [], completion) }
         request(
             serve: { [weak self] answer in
@@ -232,10 +226,7 @@ final class Link {
             }, completion: completion)
     }
 
-    func write(
-        _ value: [UInt8], to descriptor: GATTTable.Descriptor,
-        completion: @escaping (Result<Void, ATTFailure>) -> Void
-    ) {
+    func write(_ value: [UInt8], to descriptor: GATTTable.Descriptor, completion: @escaping Answer<Void>) {
         if descriptor.served != nil { return writeServed(value, .descriptor(descriptor, 0), nil, completion) }
         request(serve: { $0(Self.answerWrite(value, descriptor)) }, completion: completion)
     }
@@ -250,10 +241,7 @@ final class Link {
     // MARK: Notifications
 
     /// Writes a client characteristic configuration.
-    func configure(
-        _ characteristic: GATTTable.Characteristic, _ value: UInt16,
-        completion: @escaping (Result<Void, ATTFailure>) -> Void
-    ) {
+    func configure(_ characteristic: GATTTable.Characteristic, _ value: UInt16, completion: @escaping Answer<Void>) {
         guard characteristic.descriptors.contains(where: \.isConfiguration) else { return completion(.success(())) }
         let definition = characteristic.definition
         request(

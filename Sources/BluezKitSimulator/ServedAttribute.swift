@@ -68,7 +68,7 @@ final class ServedAttribute {
 
     // MARK: Reading and writing
 
-    func read(on link: Link, offset: Int, completion: @escaping (Result<[UInt8], ATTFailure>) -> Void) {
+    func read(on link: Link, offset: Int, completion: @escaping Link.Answer<[UInt8]>) {
         if let refusal = refusal(.read, on: link) { return completion(.failure(refusal)) }
         let options = options(link, offset: offset)
         call("ReadValue", [options], isRead: true) { result in
@@ -80,17 +80,13 @@ final class ServedAttribute {
         }
     }
 
-    func write(
-        _ value: [UInt8], on link: Link, offset: Int, completion: @escaping (Result<Void, ATTFailure>) -> Void
-    ) {
+    func write(_ value: [UInt8], on link: Link, offset: Int, completion: @escaping Link.Answer<Void>) {
         if let refusal = refusal(.write, on: link) { return completion(.failure(refusal)) }
         if acquiresWrite { return writeToSocket(value, link, offset, completion) }
         callWrite(value, link, offset, completion)
     }
 
-    private func callWrite(
-        _ value: [UInt8], _ link: Link, _ offset: Int, _ completion: @escaping (Result<Void, ATTFailure>) -> Void
-    ) {
+    private func callWrite(_ value: [UInt8], _ link: Link, _ offset: Int, _ completion: @escaping Link.Answer<Void>) {
         let arguments = [.bytes(value), options(link, offset: offset)]
         guard answersWrites else {
             // Acknowledged at once: the application cannot refuse it.
@@ -101,7 +97,7 @@ final class ServedAttribute {
     }
 
     /// A prepared write is about to be stored.
-    func authorize(on link: Link, completion: @escaping (Result<Void, ATTFailure>) -> Void) {
+    func authorize(on link: Link, completion: @escaping Link.Answer<Void>) {
         if let refusal = refusal(.write, on: link) { return completion(.failure(refusal)) }
         guard flags.contains("authorize") else { return completion(.success(())) }
         let arguments = [Value.bytes([]), options(link, offset: 0, isAuthorization: true)]
@@ -128,8 +124,7 @@ final class ServedAttribute {
     }
 
     private func call(
-        _ member: String, _ arguments: [Value], isRead: Bool,
-        completion: @escaping (Result<[Value], ATTFailure>) -> Void
+        _ member: String, _ arguments: [Value], isRead: Bool, completion: @escaping Link.Answer<[Value]>
     ) {
         guard let simulator = application?.adapter.simulator, simulator.connection != nil else {
             return completion(.failure(.unlikely))
@@ -154,7 +149,7 @@ final class ServedAttribute {
     /// A central writes its configuration.
     func configure(
         _ value: UInt16, of characteristic: GATTTable.Characteristic, on link: Link,
-        completion: @escaping (Result<Void, ATTFailure>) -> Void
+        completion: @escaping Link.Answer<Void>
     ) {
         if let refusal = refusal(.subscribe, on: link) { return completion(.failure(refusal)) }
         let handle = characteristic.handle + 1, old = link.configurations[handle] ?? 0
@@ -268,7 +263,7 @@ final class ServedAttribute {
     }
 
     private func writeToSocket(
-        _ value: [UInt8], _ link: Link, _ offset: Int, _ completion: @escaping (Result<Void, ATTFailure>) -> Void
+        _ value: [UInt8], _ link: Link, _ offset: Int, _ completion: @escaping Link.Answer<Void>
     ) {
         if let writeSocket {
             writeSocket.send(value)
