@@ -58,11 +58,8 @@ actor CentralCore: ChannelHost {
         _ parameters: ScanParameters, bufferSize: Int = 256,
         addFirst: (@Sendable (CentralDelegate, EventSubscription<ScanData, any Error>) -> Void)? = nil
     ) -> EventSequence<ScanData, any Error> {
-        sequence(bufferSize: bufferSize, addFirst: addFirst) {
-            $0.addScan($1, parameters)
-        } onEnd: {
-            $0.pruneScans()
-        }
+        sequence(
+            bufferSize: bufferSize, addFirst: addFirst, add: { $0.addScan($1, parameters) }, onEnd: { $0.pruneScans() })
     }
 
     /// What the manager knows itself.

@@ -143,11 +143,8 @@ public final class CentralManager: Sendable {
         matchingServices services: [CBUUID] = [], peripherals: [UUID] = []
     ) -> EventSequence<ConnectionEvent, Never> {
         let services = services.map(\.data)
-        return core.sequence {
-            $0.addConnectionEvents($1, services, peripherals)
-        } onEnd: {
-            $0.pruneConnectionEvents()
-        }
+        return core.sequence(
+            add: { $0.addConnectionEvents($1, services, peripherals) }, onEnd: { $0.pruneConnectionEvents() })
     }
     #endif
 }

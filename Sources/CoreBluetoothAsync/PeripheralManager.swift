@@ -113,11 +113,7 @@ public final class PeripheralManager: Sendable {
     /// taken when it ends goes to those that have come since, before what is newer and waits for them. Those that come
     /// when one has ended, and no other one is there yet, are refused.
     public var requests: EventSequence<ATTRequest, Never> {
-        core.sequence {
-            $0.addRequests($1)
-        } giveBack: {
-            $0.giveBack($1, hasTaken: $2)
-        }
+        core.sequence(add: { $0.addRequests($1) }, giveBack: { $0.giveBack($1, hasTaken: $2) })
     }
 
     /// Who subscribes to which characteristic, and who does so no more.

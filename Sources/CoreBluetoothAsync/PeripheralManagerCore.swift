@@ -69,39 +69,23 @@ actor PeripheralManagerCore: ChannelHost {
     func isAdvertising() -> Bool { delegate.isAdvertising }
 
     func startAdvertising(_ data: Parcel<[String: Any]?>) async throws {
-        try await wait {
-            $0.startAdvertising(data.open() ?? nil, $1, $2)
-        } onCancel: {
-            $0.cancelAdvertising($1)
-        }
+        try await wait({ $0.startAdvertising(data.open() ?? nil, $1, $2) }, onCancel: { $0.cancelAdvertising($1) })
     }
 
     func publishChannel(withEncryption isEncrypted: Bool) async throws -> CBL2CAPPSM {
         let request = ChannelRequest.publish(withEncryption: isEncrypted)
-        let answer = try await wait {
-            $0.begin(request, $1, $2)
-        } onCancel: {
-            $0.cancelPublishing($1)
-        }
+        let answer = try await wait({ $0.begin(request, $1, $2) }, onCancel: { $0.cancelPublishing($1) })
         return if case .psm(let psm) = answer { psm } else { 0 }
     }
 
     func unpublishChannel(_ psm: CBL2CAPPSM) async throws {
         try Task.checkCancellation()
         if delegate.withdrawRestored(psm) { return }
-        try await wait {
-            $0.begin(.unpublish(psm), $1, $2)
-        } onCancel: {
-            $0.cancelPublishing($1)
-        }
+        try await wait({ $0.begin(.unpublish(psm), $1, $2) }, onCancel: { $0.cancelPublishing($1) })
     }
 
     func psm(of channel: RestoredL2CAPChannel) async throws -> CBL2CAPPSM {
-        let answer = try await wait {
-            $0.psm(of: channel, $1, $2)
-        } onCancel: {
-            $0.cancelWaiting($1)
-        }
+        let answer = try await wait({ $0.psm(of: channel, $1, $2) }, onCancel: { $0.cancelWaiting($1) })
         return if case .psm(let psm) = answer { psm } else { 0 }
     }
 
@@ -112,11 +96,8 @@ actor PeripheralManagerCore: ChannelHost {
     }
 
     func update(_ update: Update, of characteristic: UInt64) async throws {
-        try await wait {
-            $0.update(update, of: characteristic, $1, $2)
-        } onCancel: {
-            $0.cancelUpdate($1, of: characteristic)
-        }
+        try await wait(
+            { $0.update(update, of: characteristic, $1, $2) }, onCancel: { $0.cancelUpdate($1, of: characteristic) })
     }
 
     func setLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: Central) {
