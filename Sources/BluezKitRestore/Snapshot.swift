@@ -201,7 +201,7 @@ package struct PathElement: Codable, Hashable, Sendable {
 }
 
 extension Decoder {
-    fileprivate func corrupted(_ what: String) -> DecodingError {
+    package func corrupted(_ what: String) -> DecodingError {
         .dataCorrupted(DecodingError.Context(codingPath: codingPath, debugDescription: what))
     }
 }

@@ -168,9 +168,3 @@ struct Coded<Value: RawRepresentable & Sendable>: Codable, Sendable where Value.
         try container.encode(value.rawValue)
     }
 }
-
-extension Decoder {
-    fileprivate func corrupted(_ what: String) -> DecodingError {
-        .dataCorrupted(DecodingError.Context(codingPath: codingPath, debugDescription: what))
-    }
-}
