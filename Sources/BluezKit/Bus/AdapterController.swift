@@ -219,9 +219,8 @@ final class AdapterController {
 
     private func listAdapters() {
         guard let connection = bus.connection else { return }
-        bus.insist {
-            BlueZProxy(bus: connection, path: BlueZ.root, interface: "").children(completion: $0)
-        } answered: { [weak self] result in
+        bus.insist({ BlueZProxy(bus: connection, path: BlueZ.root, interface: "").children(completion: $0) }) {
+            [weak self] result in
             guard let self, bus.connection === connection else { return }
             let names = (try? result.get()) ?? []
             apply(machine.handle(.listed(names.filter { BlueZ.root.appending($0) != nil })))

@@ -67,10 +67,7 @@ final class ConnectionEventMonitor {
     }
 
     private func lookAtPeer(_ path: ObjectPath) {
-        bus.ask(path, BlueZ.device) {
-            $0.getAll(completion: $1)
-        } answered: {
-            [weak self] result in
+        bus.ask(path, BlueZ.device, { $0.getAll(completion: $1) }) { [weak self] result in
             guard let self, case .success(let reply) = result else { return }
             var reader = reply.reader
             var fields = DeviceProperties()

@@ -223,9 +223,8 @@ final class DeviceStore {
         _ body: @escaping (DeviceIdentity, ObjectPath, DeviceProperties) -> Void, isWanted: @escaping () -> Bool
     ) {
         guard let connection = bus.connection else { return }
-        bus.insist {
-            connection.call(Self.managedObjects, deadline: BlueZTiming.Deadline.call, completion: $0)
-        } answered: { [weak self] result in
+        bus.insist({ connection.call(Self.managedObjects, deadline: BlueZTiming.Deadline.call, completion: $0) }) {
+            [weak self] result in
             guard let self, isWanted(), case .success(let reply) = result else { return }
             forEachDevice(in: reply, body)
         }

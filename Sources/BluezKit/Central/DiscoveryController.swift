@@ -336,10 +336,7 @@ final class DiscoveryController: CustomStringConvertible {
         while let path = unknownPaths.next() {
             guard let objectPath = ObjectPath(path) else { continue }
             let generation = scanGeneration
-            bus.ask(objectPath, BlueZ.device) {
-                $0.getAll(completion: $1)
-            } answered: {
-                [weak self] result in
+            bus.ask(objectPath, BlueZ.device, { $0.getAll(completion: $1) }) { [weak self] result in
                 guard let self else { return }
                 // Asking took no longer than the answer is fresh: the change that made us ask is in it.
                 if unknownPaths.finish(path), case .success(let reply) = result, generation == scanGeneration {

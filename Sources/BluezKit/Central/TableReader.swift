@@ -119,9 +119,7 @@ final class TableReader: CustomStringConvertible {
                 _ = unreadObjects.finish(text)
                 continue
             }
-            central.unanswered.ask(about: device, path, interface) {
-                $0.getAll(completion: $1)
-            } answered: {
+            central.unanswered.ask(about: device, path, interface, { $0.getAll(completion: $1) }) {
                 [weak self] result in
                 guard let self, isCurrent else { return }
                 _ = unreadObjects.finish(text)
@@ -144,9 +142,7 @@ final class TableReader: CustomStringConvertible {
     func readChildren(of path: ObjectPath) {
         guard bus.connection != nil else { return }
         unreadObjects.questionAsked()
-        central.unanswered.ask(about: device, path, BlueZ.device) {
-            $0.children(completion: $1)
-        } answered: {
+        central.unanswered.ask(about: device, path, BlueZ.device, { $0.children(completion: $1) }) {
             [weak self] result in
             guard let self, isCurrent else { return }
             unreadObjects.questionAnswered()

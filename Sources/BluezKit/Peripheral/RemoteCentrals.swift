@@ -43,9 +43,7 @@ final class RemoteCentrals {
         centrals[path.rawValue] = central
         guard let connection = bus.connection else { return central }
         connection.addMatch(central.rule)
-        bus.ask(path, BlueZ.device) {
-            $0.getAll(completion: $1)
-        } answered: { [weak self, weak central] result in
+        bus.ask(path, BlueZ.device, { $0.getAll(completion: $1) }) { [weak self, weak central] result in
             guard let self, let central, centrals[path.rawValue] === central else { return }
             var properties = DeviceProperties()
             if case .success(let reply) = result {
