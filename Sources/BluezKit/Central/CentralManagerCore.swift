@@ -33,8 +33,8 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     let configuration: Configuration
     private(set) var scan: Scan?
-    private(set) var abilities: PairingAbilities = []
-    private(set) var connectionEvents: ConnectionEventFilter?
+    var abilities: PairingAbilities = []
+    var connectionEvents: ConnectionEventFilter?
     /// Those that the app has connected, until it releases them.
     private var peripherals: [DeviceIdentity: PeripheralCore] = [:]
     /// The write that an app's call waits for, and what has become of it: the call returns that.
@@ -119,8 +119,6 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     func startScan(_ scan: Scan) { self.scan = scan }
     func endScan() { scan = nil }
-    func setAbilities(_ abilities: PairingAbilities) { self.abilities = abilities }
-    func setConnectionEvents(_ filter: ConnectionEventFilter?) { connectionEvents = filter }
 
     /// Whether the scan wants an advertisement of `device` to be reported.
     func admits(_ device: Device) -> Bool { scan?.admit(device) ?? false }

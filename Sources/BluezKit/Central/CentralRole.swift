@@ -69,10 +69,10 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
             core.endScan()
             discovery.update()
         case .setPairing(let abilities):
-            core.setAbilities(abilities)
+            core.abilities = abilities
             pairing.updateAgent()
         case .setConnectionEvents(let filter):
-            core.setConnectionEvents(filter)
+            core.connectionEvents = filter
             connectionEvents.update()
         case .connect(let identity, let connectionID, let request):
             guard let peripheral = begin(connectionID, of: identity, core) else { return }
