@@ -131,13 +131,11 @@ actor CentralCore: ChannelHost {
             try await withCheckedThrowingContinuation { continuation in
                 guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
                 guard let state = delegate.manager?.state, let delegate = delegate.peripherals[identifier] else {
-                    continuation.resume(throwing: BluetoothError.managerReleased)
-                    return
+                    return continuation.resume(throwing: BluetoothError.managerReleased)
                 }
                 delegate.updateHandle()
                 guard state == .poweredOn else {
-                    continuation.resume(throwing: BluetoothError.unavailable(state))
-                    return
+                    return continuation.resume(throwing: BluetoothError.unavailable(state))
                 }
                 begin(delegate, request, continuation)
             }
