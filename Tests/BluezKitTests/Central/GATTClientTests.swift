@@ -71,6 +71,17 @@ import Testing
             return (found[0], found[1])
         }
 
+        /// The link ends, and the app connects again.
+        /// - Returns: What BlueZ is asked then of the table that it had before.
+        func connectAgain() async throws -> ScriptedBus.Call {
+            try script.change(path, BlueZ.device, [("Connected", .bool(false))])
+            try await waitFor("disconnected, error")
+            _ = try await app.callbacks()
+            script.stopAnswering("Introspect")
+            app.manager.connect(app.peripheral)
+            return try await script.expect("Introspect", at: path)
+        }
+
         /// What the app has heard since the last time.
         func expect(_ events: String..., sourceLocation: SourceLocation = #_sourceLocation) async throws {
             try await script.settle()
@@ -269,12 +280,7 @@ import Testing
     @Test("an attribute table that BlueZ had before is read level by level, again where BlueZ was busy")
     func existingTable() async throws {
         let stage = try await Stage()
-        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
-        try await stage.waitFor("disconnected, error")
-        _ = try await stage.app.callbacks()
-        stage.script.stopAnswering("Introspect")
-        stage.app.manager.connect(stage.app.peripheral)
-        let children = try await stage.script.expect("Introspect", at: stage.path)
+        let children = try await stage.connectAgain()
         try await stage.script.expect("GetAll", at: stage.path).answer(
             .properties(
                 ScriptedBus.properties(
@@ -297,12 +303,7 @@ import Testing
     @Test("RW-6 the MTU of a link that BlueZ had before is known in didConnect")
     func existingMTU() async throws {
         let stage = try await Stage(mtu: .seconds(3600))
-        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
-        try await stage.waitFor("disconnected, error")
-        _ = try await stage.app.callbacks()
-        stage.script.stopAnswering("Introspect")
-        stage.app.manager.connect(stage.app.peripheral)
-        let children = try await stage.script.expect("Introspect", at: stage.path)
+        let children = try await stage.connectAgain()
         try await stage.script.expect("GetAll", at: stage.path).answer(
             .properties(
                 ScriptedBus.properties(
@@ -343,12 +344,7 @@ import Testing
     @Test("RW-6 the MTU of a link that BlueZ does not signal is known in didConnect")
     func unsignalledMTU() async throws {
         let stage = try await Stage(mtu: .seconds(3600))
-        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
-        try await stage.waitFor("disconnected, error")
-        _ = try await stage.app.callbacks()
-        stage.script.stopAnswering("Introspect")
-        stage.app.manager.connect(stage.app.peripheral)
-        let children = try await stage.script.expect("Introspect", at: stage.path)
+        let children = try await stage.connectAgain()
         children.answer(.string("<node><node name=\"service0001\"/></node>"))
         try await stage.script.expect("GetAll", at: stage.path).answer(
             .properties(ScriptedBus.properties(stage.app.device.identity, connected: false)))

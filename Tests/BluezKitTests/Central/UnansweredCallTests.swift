@@ -362,16 +362,24 @@ import Testing
         #expect(isLeftAlone)
     }
 
-    @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
-    func isNotForgotten() async throws {
-        let world = try await SimulatedWorld(.calm)
+    /// A read of the sink is with BlueZ.
+    /// - Parameter isIgnored: BlueZ never answers it.
+    private func reading(_ world: SimulatedWorld, isIgnored: Bool = false) async throws -> (Central, CBPeripheral) {
         let central = Central(world)
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
         try await central.connect(sink)
         let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
+        if isIgnored { world.simulator.inject(SimulatorFault("ReadValue", .ignore)) }
         sink.readValue(for: slow)
         _ = await world.simulator.waitForCalls("ReadValue")
+        return (central, sink)
+    }
+
+    @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
+    func isNotForgotten() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let (central, sink) = try await reading(world)
         world.sink.disconnect()
         try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
         try await central.connect(sink)
@@ -381,14 +389,7 @@ import Testing
     @Test("a device that BlueZ has forgotten as it must, and has found again at once, is not forgotten again")
     func isForgottenOnce() async throws {
         let world = try await SimulatedWorld(.calm)
-        let central = Central(world)
-        try await central.powerOn()
-        let sink = try await central.find("Rig Sink")
-        try await central.connect(sink)
-        let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
-        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
-        sink.readValue(for: slow)
-        _ = await world.simulator.waitForCalls("ReadValue")
+        let (central, sink) = try await reading(world, isIgnored: true)
         central.manager.scanForPeripherals(withServices: nil)
         world.sink.disconnect()
         try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
@@ -402,15 +403,8 @@ import Testing
     @Test("a device with a read that BlueZ never answers is forgotten, also if BlueZ has answered and kept it")
     func isForgotten() async throws {
         let world = try await SimulatedWorld(.calm)
-        let central = Central(world)
-        try await central.powerOn()
-        let sink = try await central.find("Rig Sink")
-        try await central.connect(sink)
-        let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
-        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
         world.simulator.inject(SimulatorFault("RemoveDevice", times: 1, .answer([])))
-        sink.readValue(for: slow)
-        _ = await world.simulator.waitForCalls("ReadValue")
+        let (central, sink) = try await reading(world, isIgnored: true)
         world.sink.disconnect()
         try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
         try #require(await world.simulator.waitForCalls("RemoveDevice", count: 2) != nil)

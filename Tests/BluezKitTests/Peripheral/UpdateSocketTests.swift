@@ -18,6 +18,18 @@ import Testing
         return try #require(new)
     }
 
+    /// One that says soon that BlueZ reads no more.
+    private func hastySocket() throws -> UpdateSocket {
+        bus.queue.sync { bus.timing.gatt.unreadSocket = .milliseconds(5) }
+        let log = log
+        let new = UpdateSocket(descriptor: pair.ours, bus: bus) {
+            log.append("end")
+        } onStuck: {
+            log.append("stuck")
+        }
+        return try #require(new)
+    }
+
     private func send(_ data: [UInt8], _ name: String, _ socket: UpdateSocket, isIndicated: Bool = false) {
         bus.queue.sync { socket.send(data, awaitsConfirmation: isIndicated) { [log] in log.append(name) } }
     }
@@ -115,14 +127,7 @@ import Testing
 
     @Test("UP-8 it is said when BlueZ reads no more while something waits for that")
     func stuck() async throws {
-        bus.queue.sync { bus.timing.gatt.unreadSocket = .milliseconds(5) }
-        let log = log
-        let socket = try #require(
-            UpdateSocket(descriptor: pair.ours, bus: bus) {
-                log.append("end")
-            } onStuck: {
-                log.append("stuck")
-            })
+        let socket = try hastySocket()
         send([1], "first", socket)
         bus.queue.sync { socket.drain { log.append("signal") } }
         for _ in 0..<2 { try await wait(for: "stuck") }
@@ -133,14 +138,7 @@ import Testing
 
     @Test("UP-8 it is said when BlueZ reads no more of a full socket")
     func stuckWhileFull() async throws {
-        bus.queue.sync { bus.timing.gatt.unreadSocket = .milliseconds(5) }
-        let log = log
-        let socket = try #require(
-            UpdateSocket(descriptor: pair.ours, bus: bus) {
-                log.append("end")
-            } onStuck: {
-                log.append("stuck")
-            })
+        let socket = try hastySocket()
         _ = fill(socket)
         for _ in 0..<2 { try await wait(for: "stuck") }
         bus.queue.sync { socket.close() }
