@@ -25,7 +25,7 @@ protocol HostedApp: AnyObject, Sendable {
     func handOver(to connection: KeeperConnection, _ hello: KeeperHello)
     /// Notices the end of an app that has died, and what it asked for before.
     func readAll()
-    /// A process of the app that comes now begins anew. What was done for it ends when `first` calls what it gets.
+    /// A process of the app that comes now begins again. What was done for it ends when `first` calls what it gets.
     func end(after first: (@escaping @Sendable () -> Void) -> Void)
 }
 

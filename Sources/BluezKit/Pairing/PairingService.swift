@@ -209,8 +209,8 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
         }
     }
 
-    /// BlueZ has withdrawn the question that it waits for, wherever that is shown. It waits for one at a time, and never
-    /// for a number that is displayed: that is shown until its pairing ends (src/agent.c, `agent_cancel`,
+    /// BlueZ has withdrawn the question that it waits for, wherever that is shown. It waits for one at a time, and
+    /// never for a number that is displayed: that is shown until its pairing ends (src/agent.c, `agent_cancel`,
     /// `agent_display_passkey`).
     func cancelled() {
         bus.assertOnQueue()
