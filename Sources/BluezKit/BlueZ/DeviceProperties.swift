@@ -67,10 +67,12 @@ struct DeviceProperties {
     var serviceData: [CBUUID: Data] = [:]
     var isConnected = false
     var areServicesResolved = false
+    /// `Connected` is about classic Bluetooth alone: the two above are false (``LinkBearers``).
+    var hasOnlyClassicLink = false
     var bond = Bond()
     var isBonded: Bool { bond.exists }
     var settings = DeviceSettings()
-    /// `Class`, which every inquiry of classic Bluetooth tells.
+    /// `Class`, which every inquiry and link of classic Bluetooth tells.
     var hasClass = false
     /// `AdvertisingFlags`: BlueZ has heard an advertisement since it has the device, be it one without flags.
     var hasAdvertisingFlags = false

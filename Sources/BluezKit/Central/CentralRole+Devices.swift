@@ -11,6 +11,8 @@ extension CentralRole {
         if fields.rssiDBm == nil { changes.remove(.advertisement) }
         guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
         let device = store.device(identity, at: path)
+        let old = (device.properties.isConnected, device.properties.areServicesResolved)
+        changes = store.links.leaveOutClassic(of: &fields, changes, old: old)
         device.found(fields, scan: discovery.scanGeneration)
         process(changes, of: device)
     }
@@ -23,11 +25,12 @@ extension CentralRole {
             if try discovery.isOldNews(device, reader) { return }
             if device.scanGeneration != discovery.scanGeneration { return discovery.readUnknown(device.path.rawValue) }
         }
-        var changes = try device.apply(&reader, uuids: store.uuids)
+        var changes = try device.apply(&reader, uuids: store.uuids, links: store.links)
         try device.invalidate(&reader)
         if changes.contains(.connected), !device.properties.isConnected { store.linkEnded(device.path) }
         // BlueZ does not signal an RSSI that has not changed; without any link names and services are from the air too.
-        let hasLink = device.connection != nil || device.properties.isConnected
+        let hasLink =
+            device.connection != nil || device.properties.isConnected || device.properties.hasOnlyClassicLink
         if !hasLink, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
         // In the link of a dead process it may advertise, and nothing but its address is known: it is reported when it
         // was read. A connection that is being checked is read already.

@@ -47,8 +47,12 @@ final class Device {
     }
 
     /// PropertiesChanged, or the answer to GetAll.
-    func apply(_ reader: inout MessageReader, uuids: UUIDPool) throws(BusError) -> DeviceProperties.Changes {
-        try properties.apply(&reader, of: path, uuids: uuids)
+    func apply(
+        _ reader: inout MessageReader, uuids: UUIDPool, links: LinkBearers
+    ) throws(BusError) -> DeviceProperties.Changes {
+        let old = (properties.isConnected, properties.areServicesResolved)
+        let changes = try properties.apply(&reader, of: path, uuids: uuids)
+        return links.leaveOutClassic(of: &properties, changes, old: old)
     }
 
     /// The rest of PropertiesChanged: what is not known any longer.
@@ -59,11 +63,17 @@ final class Device {
     /// BlueZ's object is gone, and the link with it.
     func removed() {
         removals += 1
-        isInBlueZ = false
+        (isInBlueZ, properties.hasOnlyClassicLink) = (false, false)
         markDisconnected()
     }
 
     func markConnected() { properties.isConnected = true }
+
+    /// The LE link has ended, and the one of classic Bluetooth stays.
+    func markOnlyClassic() {
+        markDisconnected()
+        properties.hasOnlyClassicLink = true
+    }
 
     func markDisconnected() { (properties.isConnected, properties.areServicesResolved) = (false, false) }
 

@@ -21,9 +21,13 @@ extension DeviceConnection {
                 if wasLeased, !isLeased { return handle(.linkIsEnding) }
             }
             client.reader.readUnreadObjects()
-            handle(.deviceRead(connected: isConnected))
+            handle(.deviceRead(connected: mustBeHeard ? nil : isConnected))
         }
     }
+
+    /// It is connected by classic Bluetooth alone. An attempt cannot be called off then without ending that link, so it
+    /// is made when an advertisement shows that it will go well.
+    private var mustBeHeard: Bool { device.properties.hasOnlyClassicLink && device.properties.rssiDBm == nil }
 
     /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has
     ///   ended meanwhile.
@@ -55,8 +59,9 @@ extension DeviceConnection {
 
     private func applyProperties(in reply: Message) {
         device.markPresent()
+        let store = central.store
         var reader = reply.reader
-        do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
+        do throws(BusError) { _ = try device.apply(&reader, uuids: store.uuids, links: store.links) } catch {
             Log.warning("\(device.path): \(error.message)")
         }
         if device.properties.isBonded { client.bondAnnounced() }
@@ -123,7 +128,10 @@ extension DeviceConnection {
         self.attempt = nil
         guard let error = result.failure else {
             refusedSince = nil
-            return handle(.connectReply(nil))
+            handle(.connectReply(nil))
+            // BlueZ signals nothing when a device that is connected by classic Bluetooth gets its LE link.
+            if phase == .settling, device.properties.hasOnlyClassicLink { handle(.timerFired) }
+            return
         }
         let failure = device.attemptFailed(error)
         if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
@@ -145,6 +153,12 @@ extension DeviceConnection {
 
     func disconnect() {
         attempt?.endDiscoveryChanges()
+        // `Disconnect` would end the link of classic Bluetooth as well, which other programs use. BlueZ gives up an
+        // attempt after 40 s.
+        if central.store.links.bearers(of: device.properties).contains(.classic) {
+            ownership.ended()
+            return handle(.kept)
+        }
         guard blocksOthers || ownership.beginEnding() else {
             Log.debug("\(device.path): other programs use the link, which stays")
             return handle(.kept)

@@ -134,6 +134,16 @@ final class DeviceConnection: CustomStringConvertible {
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
     func recordDisconnect(reason: String, message: String) { loss.record((reason, message)) }
 
+    /// BlueZ 5.84 and later say so of each bearer. If it was the last one they say it once more, of the device.
+    func bearerEnded(reason: String, message: String) {
+        let bearers = central.store.links.bearers(of: device.properties)
+        guard bearers.contains(.classic) else { return }
+        recordDisconnect(reason: reason, message: message)
+        guard device.properties.isConnected else { return }
+        device.markOnlyClassic()
+        handle(.connectedChanged(false))
+    }
+
     /// BlueZ has answered an operation with the ATT error 0x0e.
     func operationFailed() { loss.operationFailed(at: DispatchQueue.now) }
 

@@ -7,6 +7,7 @@ final class DeviceStore {
     private let bus: BlueZBus
     private let adapter: AdapterController
     let uuids = UUIDPool()
+    let links: LinkBearers
     private var byPath = PathTable<Device>()
     private var byIdentity: [DeviceIdentity: Device] = [:]
     /// Devices that were first seen under a private address, and the identities that they have told when they bonded.
@@ -24,7 +25,9 @@ final class DeviceStore {
     /// Devices that BlueZ is made to forget, as often as it is asked to.
     private var leaving: [Device] = []
 
-    init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
+    init(_ bus: BlueZBus, _ adapter: AdapterController) {
+        (self.bus, self.adapter, links) = (bus, adapter, LinkBearers(adapter))
+    }
 
     var count: Int { byIdentity.count }
     var all: [Device] { Array(byIdentity.values) }
@@ -203,7 +206,7 @@ final class DeviceStore {
                 if case .success(let reply) = result {
                     var devices: [KnownDevice] = []
                     store.forEachDevice(in: reply) { identity, _, fields in
-                        guard query == .connected ? fields.isConnected : fields.isBonded else { return }
+                        guard query == .connected ? store.isConnected(fields) : fields.isBonded else { return }
                         let services = fields.services.map(CodableUUID.init)
                         devices.append(KnownDevice(identity: identity, name: fields.name, services: services))
                     }
@@ -216,6 +219,11 @@ final class DeviceStore {
         }
         _ = answered.wait(timeout: .now().later(by: BlueZTiming.Deadline.blockedList))
         return found.withLock { $0 }
+    }
+
+    /// By LE, as far as can be known.
+    private func isConnected(_ properties: DeviceProperties) -> Bool {
+        properties.isConnected && links.bearers(of: properties) != .classic
     }
 
     /// Reads all devices of BlueZ.

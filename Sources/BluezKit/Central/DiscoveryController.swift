@@ -305,8 +305,8 @@ final class DiscoveryController: CustomStringConvertible {
     private func renewLostServices(of device: Device) {
         let properties = device.properties
         guard adapter.daemon.losesServices, machine.filterIsInForce, properties.services.isEmpty,
-            !properties.isBonded, !properties.isConnected, !properties.settings.exist, device.connection == nil,
-            lostServices.renew(device.identity), central?.isLeased(device) == false
+            !properties.isBonded, !properties.isConnected, !properties.hasOnlyClassicLink, !properties.settings.exist,
+            device.connection == nil, lostServices.renew(device.identity), central?.isLeased(device) == false
         else { return }
         Log.debug("\(device.path): forgotten, as BlueZ has lost the services that it advertises")
         bus.adapterProxy(of: device.path)?.removeDevice(device.path) { _ in }

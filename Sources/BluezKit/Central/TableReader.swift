@@ -13,6 +13,7 @@ final class TableReader: CustomStringConvertible {
     private(set) var isDiscovered = false
     /// Whether it was before: then changes are reported, also while it is read again.
     private var wasDiscovered = false
+    private var firstServices = FirstServices.notAwaited
     /// Whether an app was told why ``table`` is not complete: the next service discovery asks again.
     private(set) var didReportReadError = false
     /// Whether the link was there before this process: attributes may be in use before ``table`` is complete.
@@ -30,6 +31,9 @@ final class TableReader: CustomStringConvertible {
         /// Whether it may still be asked for.
         var mayAsk = true
     }
+
+    /// Services that `ServicesResolved` says nothing of.
+    private enum FirstServices { case notAwaited, awaited, announced }
 
     init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
 
@@ -60,6 +64,10 @@ final class TableReader: CustomStringConvertible {
     func added(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
         guard let service = try table.add(path, &interfaces, uuids: uuids) else { return }
         tableChanged(service)
+        guard firstServices == .awaited, unreadObjects.isEmpty else { return }
+        // BlueZ announces all of them in one go, and before its next answer.
+        firstServices = .announced
+        readChildren(of: device.path)
     }
 
     /// BlueZ has removed an interface of an object below the device.
@@ -88,12 +96,28 @@ final class TableReader: CustomStringConvertible {
     func servicesResolved() {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
         guard table.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
+        if table.services.isEmpty, awaitsServices() { return }
         if let refusal, clients.contains(where: { $0.postponeComparison() }) { return compareLater(refusal) }
         (isDiscovered, wasDiscovered) = (true, true)
         mtuKnown()
         publishMTU()
         reconcile()
         client?.tableComplete()
+    }
+
+    /// Whether `ServicesResolved` may be about classic Bluetooth: it does not change then when the services of LE are
+    /// known, and BlueZ does not tell whether there are any.
+    private func awaitsServices() -> Bool {
+        if firstServices == .notAwaited, central.store.links.bearers(of: device.properties).contains(.classic) {
+            firstServices = .awaited
+            mtuKnown()
+            bus.after(bus.timing.gatt.firstServices) { [weak self] in
+                guard let self, firstServices == .awaited else { return }
+                firstServices = .announced
+                servicesResolved()
+            }
+        }
+        return firstServices == .awaited
     }
 
     // MARK: Reading

@@ -15,7 +15,9 @@ extension Session {
             } else if message.memberC.matches("InterfacesRemoved") {
                 try receiveInterfacesRemoved(message)
             } else if message.isSignal("org.bluez.Device1", "Disconnected") {
-                try receiveDisconnected(message)
+                try receiveDisconnected(message) { $0.recordDisconnect(reason: $1, message: $2) }
+            } else if message.isSignal("org.bluez.Bearer.LE1", "Disconnected") {
+                try receiveDisconnected(message) { $0.bearerEnded(reason: $1, message: $2) }
             }
         } catch {
             Log.warning(
@@ -96,11 +98,13 @@ extension Session {
         if let device { central.deviceRemoved(device) }
     }
 
-    private func receiveDisconnected(_ message: Message) throws(BusError) {
+    private func receiveDisconnected(
+        _ message: Message, _ hear: (DeviceConnection, _ reason: String, _ message: String) -> Void
+    ) throws(BusError) {
         guard let path = message.pathC, let connection = central.store[path]?.connection else { return }
         var reader = message.reader
         let reason = try reader.readString()
-        connection.recordDisconnect(reason: reason, message: try reader.readString())
+        hear(connection, reason, try reader.readString())
     }
 }
 

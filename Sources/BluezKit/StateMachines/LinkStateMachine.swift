@@ -10,7 +10,7 @@ struct LinkStateMachine {
         case idle
         /// Asking BlueZ whether it knows the device, and whether it is connected already.
         case checking
-        /// Waiting for an advertisement, as BlueZ does not know the device.
+        /// Waiting for an advertisement, as BlueZ does not know the device, or has a link of classic Bluetooth to it.
         case looking
         /// Waiting for a slot to connect.
         case queued
@@ -30,7 +30,7 @@ struct LinkStateMachine {
 
     enum Event: Equatable {
         case want(Bool)
-        /// What BlueZ says of the device; nil: it does not know it.
+        /// What BlueZ says of the device; nil: it does not know it, or it must be heard first.
         case deviceRead(connected: Bool?)
         /// BlueZ cannot be asked yet; or it shows a link that another program is ending, or has ended meanwhile.
         case linkIsEnding

@@ -19,12 +19,12 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     /// The errors of links that have ended.
     let ends = EventLog<CBError.Code?>()
 
-    init(on bus: BusAddress? = nil, options: [String: Any] = [:]) {
+    init(on bus: BusAddress? = nil, options: [String: Any] = [:], isRandom: Bool = true) {
         let address = bus?.rawValue ?? "unix:path=/nonexistent/\(UUID().uuidString)"
         manager = CBCentralManager(
             delegate: nil, queue: queue,
             options: options.merging([BluezManagerOptionBusAddressKey: address]) { $1 })
-        device = DetachedCentral.device(0x77)
+        device = DetachedCentral.device(0x77, isRandom: isRandom)
         peripheral = manager.peripheral(device.identity)
         core = manager.session.queue.sync { [manager, device] in manager.core.peripheral(device.identity) }
         super.init()

@@ -74,9 +74,9 @@ import Testing
     @Test("a device's properties are those of BlueZ's messages")
     func messages() throws {
         let device = DetachedCentral.device()
-        let uuids = UUIDPool()
+        let store = DetachedCentral().role.store
         let changes = try read(.properties([("Name", .string("Heart")), ("RSSI", .int16(-50))])) {
-            try device.apply(&$0, uuids: uuids)
+            try device.apply(&$0, uuids: store.uuids, links: store.links)
         }
         #expect(changes == [.name, .advertisement] && device.properties.name == "Heart")
         try read(.strings(["RSSI"])) { try device.invalidate(&$0) }

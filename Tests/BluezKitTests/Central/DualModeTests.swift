@@ -1,0 +1,235 @@
+import BluezDBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// `Connected` is true of a device that is connected by classic Bluetooth alone: a connect succeeded at once without an
+// LE link, and the end of an LE link was not noticed while classic Bluetooth stayed. Now the kernel tells which link it
+// is.
+/// A device that has classic Bluetooth as well.
+@Suite struct DualModeTests {
+    private static let resolved = ("ServicesResolved", Value.bool(true))
+
+    private final class Stage {
+        let script: ScriptedBus
+        let app: DetachedApp
+        let path: String
+        /// Which links the kernel has.
+        let kernel: ProtectedBox<LinkBearers.Bearers>
+
+        init(_ bearers: LinkBearers.Bearers, options: [String: Any] = [:]) async throws {
+            kernel = ProtectedBox(bearers)
+            script = try await ScriptedBus {
+                var timing = $0
+                (timing.link.heldLoss, timing.gatt.mtu) = (.milliseconds(1), .milliseconds(1))
+                return timing
+            }
+            app = DetachedApp(on: script.address, options: options, isRandom: false)
+            path = ScriptedBus.path(app.device.identity)
+            try await script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
+            try await script.states.next("power") { $0 == .poweredOn ? true : nil }
+            script.answerRoutinely([
+                "RegisterAgent": [], "UnregisterAgent": [], "Get": [.variant(.bool(true))],
+                "Introspect": [.string("<node/>")], "SetDiscoveryFilter": [], "StartDiscovery": [],
+                "StopDiscovery": [],
+            ])
+            observe(script.session)
+            try await app.settle()
+        }
+
+        func observe(_ session: Session) {
+            session.queue.sync { [kernel] in
+                session.central.store.links.source = { _, _ in kernel.withLock { $0 } }
+            }
+        }
+
+        func set(_ bearers: LinkBearers.Bearers) { kernel.withLock { $0 = bearers } }
+
+        /// BlueZ says that it is connected.
+        func answerRead(_ others: [(String, Value)] = [DualModeTests.resolved]) async throws {
+            let properties = [("Class", Value.uint32(0x24_0404))] + others
+            try await script.expect("GetAll", at: path).answer(
+                .properties(ScriptedBus.properties(app.device.identity, connected: true, properties)))
+        }
+
+        /// An attempt begins, as the device advertises in its link of classic Bluetooth.
+        func attempt() async throws -> ScriptedBus.Call {
+            app.manager.connect(app.peripheral)
+            try await answerRead()
+            try await expect()
+            try script.change(path, BlueZ.device, [("RSSI", .int16(-50))])
+            return try await script.expect("Connect", at: path)
+        }
+
+        func connect(_ others: [(String, Value)] = [DualModeTests.resolved]) async throws {
+            app.manager.connect(app.peripheral)
+            try await answerRead(others)
+            try await waitFor("connected")
+            _ = try await app.callbacks()
+        }
+
+        func unresolve() throws { try script.change(path, BlueZ.device, [("ServicesResolved", .bool(false))]) }
+
+        /// What the app has heard since the last time; nothing else was asked of BlueZ.
+        func expect(_ events: String..., sourceLocation: SourceLocation = #_sourceLocation) async throws {
+            try await script.expectNoCall(sourceLocation: sourceLocation)
+            let came = try await app.callbacks()
+            #expect(came == events, sourceLocation: sourceLocation)
+        }
+
+        func waitFor(_ event: String) async throws { try await app.log.next(event) { $0 == event ? true : nil } }
+    }
+
+    @Test("CN-2 connect waits for LE while there is only classic Bluetooth, and discovers what comes with the LE link")
+    func connects() async throws {
+        let stage = try await Stage(.classic)
+        let attempt = try await stage.attempt()
+        stage.set([.classic, .le])
+        attempt.answer()
+        // BlueZ does not signal this link.
+        try await stage.answerRead()
+        try await stage.waitFor("connected")
+        stage.app.peripheral.discoverServices(nil)
+        try await stage.script.expectNoCall()
+        let service = stage.path + "/service0001"
+        let uuid = ("UUID", Value.string(GATTClientTests.Stage.uuid("180d")))
+        try stage.script.add(service, BlueZ.service, [uuid, ("Primary", .bool(true))])
+        try await stage.waitFor("services 1")
+    }
+
+    @Test("CN-2 an answer to Connect that is about classic Bluetooth does not connect")
+    func connectsClassic() async throws {
+        let stage = try await Stage(.classic)
+        try await stage.attempt().answer()
+        try await stage.answerRead()
+        try await stage.expect()
+    }
+
+    @Test(
+        "CN-9 the end of the LE link is reported while classic Bluetooth stays; the next connect waits",
+        arguments: [false, true])
+    func ends(isSignalled: Bool) async throws {
+        let stage = try await Stage([.classic, .le])
+        try await stage.connect(isSignalled ? [] : [Self.resolved])
+        stage.set(.classic)
+        if isSignalled {
+            try stage.script.emit(
+                stage.path, "org.bluez.Bearer.LE1", "Disconnected", .string("org.bluez.Reason.Timeout"),
+                .string("Connection timeout"))
+        } else {
+            try stage.unresolve()
+        }
+        try await stage.waitFor("disconnected, error")
+        let code: CBError.Code = isSignalled ? .connectionTimeout : .peripheralDisconnected
+        #expect(stage.app.ends.all == [code])
+        _ = try await stage.app.callbacks()
+        stage.app.manager.connect(stage.app.peripheral)
+        try await stage.answerRead([])
+        try await stage.expect()
+    }
+
+    @Test("CN-9 the end of classic Bluetooth is no disconnection, and what was discovered stays known")
+    func classicEnds() async throws {
+        let stage = try await Stage([.classic, .le])
+        try await stage.connect()
+        stage.set(.le)
+        try stage.unresolve()
+        try await stage.expect()
+        let store = stage.script.central.store
+        let isResolved = stage.script.turn { store.known(stage.app.device.identity)?.properties.areServicesResolved }
+        #expect(isResolved == true)
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        try await stage.waitFor("disconnected, error")
+    }
+
+    @Test(
+        "CN-7 a cancel does not end classic Bluetooth with the LE link, or with the attempt", arguments: [false, true])
+    func cancels(isUp: Bool) async throws {
+        let stage = try await Stage(.classic)
+        let attempt = try await stage.attempt()
+        if isUp {
+            stage.set([.classic, .le])
+            attempt.answer()
+            try await stage.answerRead()
+            try await stage.waitFor("connected")
+            _ = try await stage.app.callbacks()
+        }
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
+    }
+
+    @Test("retrieveConnectedPeripherals leaves out what is connected by classic Bluetooth alone")
+    func retrieves() async throws {
+        let stage = try await Stage(.classic)
+        let (dual, plain) = (stage.app.device.identity, DetachedCentral.identity(1))
+        let found = EventLog<Set<DeviceIdentity>>()
+        // holds: the call is for any thread but the bus queue's
+        nonisolated(unsafe) let store = stage.script.central.store
+        for bearers: LinkBearers.Bearers in [.classic, .le, [.classic, .le], []] {
+            stage.set(bearers)
+            DispatchQueue.global().async { found.append(Set(store.knownDevices(.connected).map(\.identity))) }
+            try await stage.script.expect("GetManagedObjects").answer(
+                ScriptedBus.objects([
+                    (
+                        ScriptedBus.path(dual),
+                        ScriptedBus.properties(dual, connected: true, [("Class", .uint32(0x24_0404))])
+                    ),
+                    (ScriptedBus.path(plain), ScriptedBus.properties(plain, connected: true)),
+                ]))
+            let devices = try await found.next("the devices") { $0 }
+            #expect(devices == (bearers == .classic ? [plain] : [dual, plain]))
+        }
+    }
+
+    /// An app that says what it hears, in order.
+    private final class App: NSObject, CBCentralManagerDelegate {
+        let log = EventLog<String>()
+
+        func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+            log.append("restored")
+        }
+
+        func centralManagerDidUpdateState(_ central: CBCentralManager) { log.append("\(central.state)") }
+        func centralManager(
+            _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+        ) {
+            log.append("disconnected")
+        }
+    }
+
+    @Test("RS-3 an LE link that has ended while classic Bluetooth stayed is not restored")
+    func restores() async throws {
+        let directory = try TemporaryDirectory()
+        let stage = try await Stage([.classic, .le], options: directory.centralOptions)
+        try await stage.connect()
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        stage.set(.classic)
+        let app = App()
+        // Of another session, as in another process.
+        let manager = CBCentralManager(
+            delegate: app, queue: DispatchQueue(label: "test.restoration"),
+            options: stage.script.managerOptions.merging(copy.centralOptions) { $1 }
+                .merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
+        stage.observe(manager.session)
+        try await stage.script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
+        try await stage.answerRead()
+        try await app.log.next("the end of the link") { $0 == "disconnected" ? true : nil }
+        #expect(app.log.all == ["restored", "poweredOn", "disconnected"])
+        #expect(manager.restoration?.peripherals.first?.outcome == .disconnected)
+    }
+
+    @Test("the kernel is asked only about devices that may have both bearers")
+    func others() async throws {
+        let stage = try await Stage(.classic)
+        let links = stage.script.central.store.links
+        func bearers(hasClass: Bool, isRandom: Bool) -> LinkBearers.Bearers {
+            var properties = DeviceProperties()
+            (properties.hasClass, properties.identity) = (hasClass, DetachedCentral.identity(1, isRandom: isRandom))
+            return stage.script.turn { links.bearers(of: properties) }
+        }
+        #expect(bearers(hasClass: true, isRandom: false) == .classic)
+        #expect(bearers(hasClass: true, isRandom: true).isEmpty && bearers(hasClass: false, isRandom: false).isEmpty)
+    }
+}
