@@ -222,7 +222,9 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// The question with this number has ended for the session that has handed it to this one.
     func withdraw(_ number: Int) {
         bus.assertOnQueue()
-        let asked = questions.first { if case .session(let ticket) = $0.asker { ticket.number == number } else { false } }
+        let asked = questions.first {
+            if case .session(let ticket) = $0.asker { ticket.number == number } else { false }
+        }
         if let asked { endQuestion(about: asked.path) }
     }
 

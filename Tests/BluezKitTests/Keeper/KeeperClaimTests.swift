@@ -78,7 +78,7 @@ import Testing
             try await hosted().map(\.statePath) == [directory.file("again")]
         }
         let working = await onBus { session.central.managers.count }
-        #expect(working == 2, "its work goes on until the file says so")
+        #expect(working == 2, "its work continues until the file says so")
         #expect(try state() == .connected)
         gate.signal()
         try await eventually("its work ends") { await onBus { session.central.managers.count } == 1 }

@@ -8,7 +8,7 @@ import Testing
     // in time what to advertise, kept one of its few instances for it. Now that is given back.
     @Test("AD-3 AD-7 an advertisement whose start bluetoothd does not answer takes no room, and may start again")
     func unansweredStart() async throws {
-        let world = try await SimulatedWorld(.calm, times: .virtual)  // nobody sits through the 30 s
+        let world = try await SimulatedWorld(.calm, times: .virtual)  // 30 s pass at once
         let publisher = Publisher(world)
         try await publisher.powerOn()
         world.simulator.inject(SimulatorFault("RegisterAdvertisement", .ignore))

@@ -69,7 +69,7 @@ import Testing
         let manager = try #require(victim.publisher.manager)
         let first = try #require(try await victim.fake.acquire(victim.path(victim.notifying)))
         _ = try await victim.publisher.nextSubscription()
-        // BlueZ has ended the first, which is told later.
+        // BlueZ has ended the first, which is reported later.
         shutdown(first, Int32(SHUT_RDWR))
         let second = try #require(try await victim.fake.acquire(victim.path(victim.notifying)))
         defer { for socket in [first, second] { close(socket) } }
