@@ -49,10 +49,16 @@ final class PairingRelay: @unchecked Sendable {  // holds: `bus` is a constant; 
 
     init(_ bus: BlueZBus) { self.bus = bus }
 
+    /// BlueZ gets its answers before the connection ends: bluetoothd calls itself without end where a `RequestPasskey`
+    /// has none when its agent leaves (src/agent.c, `passkey_reply`, `agent_unref`; 5.66 to 5.87).
     deinit {
         leave()
-        end()
+        let left = Unanswered(calls: end(isRefusal: true))
+        if !left.calls.isEmpty { bus.run { [bus] in for call in left.calls { bus.exportedObjects?.reject(call) } } }
     }
+
+    // holds: used on the bus queue alone
+    private struct Unanswered: @unchecked Sendable { let calls: [IncomingCall] }
 
     /// Others may ask this session from now on. On its bus queue, so that it is complete.
     func enter() {
@@ -110,11 +116,11 @@ final class PairingRelay: @unchecked Sendable {  // holds: `bus` is a constant; 
     }
 
     /// BlueZ does not wait any longer: the app that is asked hears of that.
+    /// - Parameter isRefusal: Whether BlueZ learns of it by being refused.
     /// - Returns: BlueZ's calls, which are not answered.
-    @discardableResult
-    func end() -> [IncomingCall] {
+    func end(isRefusal: Bool) -> [IncomingCall] {
         defer { open = [:] }
-        for (number, question) in open { question.asked?.withdraw(number) }
+        for (number, question) in open { question.asked?.withdraw(number, isRefusal: isRefusal) }
         return open.values.map(\.call)
     }
 
@@ -127,5 +133,7 @@ final class PairingRelay: @unchecked Sendable {  // holds: `bus` is a constant; 
     }
 
     /// Comes to the queue after the question.
-    private func withdraw(_ number: Int) { bus.run { [self] in service?.withdraw(number) } }
+    private func withdraw(_ number: Int, isRefusal: Bool) {
+        bus.run { [self] in service?.withdraw(number, isRefusal: isRefusal) }
+    }
 }

@@ -72,7 +72,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// The connection to the bus is gone, and BlueZ's questions with it.
     func busLost() {
         agent.released()
-        relay.end()
+        rejectRelayed()
         endQuestion()
     }
 
@@ -214,18 +214,26 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// `agent_display_passkey`).
     func cancelled() {
         bus.assertOnQueue()
-        for call in relay.end() { bus.exportedObjects?.reject(call) }
+        rejectRelayed()
         let asked = questions.last { if case .blueZ = $0.asker { $0.isOpen } else { false } }
         if let asked { endQuestion(about: asked.path) }
     }
 
+    /// BlueZ waits no longer for what other sessions are asked, or may not be there any more.
+    private func rejectRelayed() {
+        for call in relay.end(isRefusal: false) { bus.exportedObjects?.reject(call) }
+    }
+
     /// The question with this number has ended for the session that has handed it to this one.
-    func withdraw(_ number: Int) {
+    /// - Parameter isRefusal: Whether BlueZ learns of it by being refused.
+    func withdraw(_ number: Int, isRefusal: Bool) {
         bus.assertOnQueue()
         let asked = questions.first {
             if case .session(let ticket) = $0.asker { ticket.number == number } else { false }
         }
-        if let asked { endQuestion(about: asked.path) }
+        guard let asked else { return }
+        endQuestion(about: asked.path)
+        if isRefusal { refused(at: asked.path) }
     }
 
     /// Ends the question about the device at `path`, or all; its app may take the dialog away. No one can answer it any
