@@ -19,7 +19,8 @@ final class UpdateSender {
     /// A central subscribes. With the socket that BlueZ asks for, values reach this central alone; but only where BlueZ
     /// gives each central its own, and sends to it alone. Before 5.76 it does not: there the call says who it is, and
     /// is refused, upon which BlueZ takes values from signals.
-    func answerAcquire(_ call: IncomingCall, of characteristic: PublishedCharacteristic) {
+    /// - Parameter isLate: Whether BlueZ has had the answers to the calls before this one.
+    func answerAcquire(_ call: IncomingCall, of characteristic: PublishedCharacteristic, isLate: Bool = false) {
         bus.assertOnQueue()
         guard let server = bus.exportedObjects else { return }
         var reader = call.reader
@@ -34,6 +35,10 @@ final class UpdateSender {
         // another one without reading it (src/gatt-database.c, `client_notify_io_get`). This is the error upon which it
         // does and counts nothing (`acquire_notify_reply`).
         if subscribers.hasOpenSocket(device) {
+            // Or in a new link: then BlueZ closes the first socket when it gets it (`pending_disconnect_cb`).
+            guard isLate else {
+                return afterPing { [weak self] in self?.answerAcquire(call, of: characteristic, isLate: true) }
+            }
             return server.refuse(call, name: "org.bluez.Error.Failed", message: "the central has a socket")
         }
         // Before the new socket is there: a subscription that ended without a word takes its own with it.
