@@ -127,18 +127,6 @@ if Context.environment["BLUEZKIT_FUZZ"] != nil {
             path: "Tests/Fuzz", exclude: ["Corpus"]))
 }
 
-// `swift build -c release --build-tests` optimizes what is tested. To optimize the tests as well takes three times as long, and
-// so does their whole module at a time: that is one compiler, on one processor.
-if Context.environment["BLUEZKIT_TOOLS"] != nil {
-    for target in package.targets where target.type == .test {
-        target.swiftSettings =
-            (target.swiftSettings ?? []) + [
-                .unsafeFlags(
-                    ["-Onone", "-no-whole-module-optimization", "-enable-batch-mode"], .when(configuration: .release))
-            ]
-    }
-}
-
 // What the next language mode has, for everything but apps' code, which is to compile as it stands.
 for target in package.targets where target.type != .system && !target.name.hasPrefix("Porting") {
     target.swiftSettings =

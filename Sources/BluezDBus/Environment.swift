@@ -32,3 +32,13 @@ package func sharedDirectory(runtimeDirectory: String? = environment("XDG_RUNTIM
     if let runtimeDirectory, runtimeDirectory.hasPrefix("/") { return runtimeDirectory + "/bluezkit" }
     return "/tmp/bluezkit-\(geteuid())"
 }
+
+/// Whether this was compiled with `DEBUG`. Tests ask: they are compiled once, and linked with what was and what was not
+/// (scripts/link-tests).
+package var isDebugBuild: Bool {
+    #if DEBUG
+    true
+    #else
+    false
+    #endif
+}

@@ -1,3 +1,4 @@
+import BluezDBus
 import Foundation
 import Testing
 
@@ -24,9 +25,7 @@ import Testing
     /// Calls `body` with each sequence of numbers below `count`, of this length, and then with random ones of 400.
     /// Where tests are not optimized: with those that are one shorter, and a tenth of the random ones.
     private func explore(_ count: Int, length: Int, random: Int = 2000, _ body: ([Int]) throws -> Void) rethrows {
-        #if DEBUG
-        let length = length - 1
-        #endif
+        let length = isDebugBuild ? length - 1 : length
         var sequence = [Int](repeating: 0, count: length)
         while true {
             try body(sequence)

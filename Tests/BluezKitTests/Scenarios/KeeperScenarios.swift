@@ -1,7 +1,9 @@
+import BluezDBus
 import BluezKitRestore
 import Foundation
 import Testing
 
+private let hasVersions = ConditionTrait.enabled(if: isDebugBuild, "no program can have another version")
 private let beforeTasks: Comment = "a value that waits for a task of CoreBluetoothAsync counts as delivered"
 
 /// What a keeper does for an app that has died.
@@ -398,9 +400,10 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
-        #if DEBUG  // where a program can have another version
         // Slow: in the rig, two programs and a second keeper start.
-        @Test("D10 an app with a newer keeper replaces the one that runs, which continues for the others")
+        @Test(
+            "D10 an app with a newer keeper replaces the one that runs, which continues for the others",
+            hasVersions)
         func replacedByNewer() async throws {
             let stage = try await Stage()
             try await stage.leaveDead()
@@ -416,7 +419,9 @@ extension Scenarios {
         }
 
         // Slow: in the rig, two programs start.
-        @Test("an app that is older than the keeper which runs does without it, and the log says why")
+        @Test(
+            "an app that is older than the keeper which runs does without it, and the log says why",
+            hasVersions)
         func newerKeeper() async throws {
             let stage = try await Stage()
             let newer = try stage.stage.launch(
@@ -427,7 +432,6 @@ extension Scenarios {
             #expect(!newer.all.contains { $0.contains("state resetting") }, "and its keeper is still there")
             try await stage.end(probe, heart, "heart")
         }
-        #endif
 
         // Slow: an app waits 5 s for the keeper before the rest of it begins.
         @Test("RS-15 a keeper that does not answer for seconds is waited for: nothing is lost, and nothing started")
