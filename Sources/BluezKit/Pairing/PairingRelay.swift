@@ -105,6 +105,7 @@ final class PairingRelay: @unchecked Sendable {  // holds: `bus` is a constant; 
         }
         open[number] = nil
         bus.exportedObjects?.reject(question.call)
+        service?.answered()
     }
 
     fileprivate func receive(_ accepts: Bool?, _ passkey: UInt32?, for number: Int) {
@@ -112,6 +113,7 @@ final class PairingRelay: @unchecked Sendable {  // holds: `bus` is a constant; 
             guard let accepts else { return askNext(number) }
             guard let call = open.removeValue(forKey: number)?.call else { return }
             bus.exportedObjects?.answer(call, accepts, passkey: passkey)
+            service?.answered()
         }
     }
 

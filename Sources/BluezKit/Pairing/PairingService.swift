@@ -58,6 +58,8 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// One for each device at most, in the order in which they were asked.
     private var questions: [AskedQuestion] = []
     private var questionCount = 0
+    /// Whether the agent is to be looked at when BlueZ has its answer.
+    private var isUpdateDue = false
 
     init(_ bus: BlueZBus, _ adapter: AdapterController) {
         (self.bus, self.adapter, relay) = (bus, adapter, PairingRelay(bus))
@@ -72,6 +74,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// The connection to the bus is gone, and BlueZ's questions with it.
     func busLost() {
         agent.released()
+        isUpdateDue = false
         rejectRelayed()
         endQuestion()
     }
@@ -82,9 +85,11 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     func updateAgent() {
         bus.assertOnQueue()
         relay.enter()
-        guard let owner = bus.owner, allRoles.contains(where: \.needsAgent), let objects = bus.exportObjects() else {
-            return
-        }
+        // bluetoothd does not survive it if it drops an agent that it waits for (Docs/BLUEZ-REPORTS.md).
+        isUpdateDue = isAsking
+        guard !isAsking, let owner = bus.owner, allRoles.contains(where: \.needsAgent),
+            let objects = bus.exportObjects()
+        else { return }
         let wanted = AgentStateMachine.Registration(
             owner: owner, capability: PairingAbilities.capability(allRoles.flatMap(\.abilities)))
         if !objects.has(PairingAgent.interface.name, at: PairingAgent.path) {
@@ -108,7 +113,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     guard let self else { return }
-                    handle(.timerFired(isAsking: questions.contains(where: \.isOpen) || relay.isAsking), registration)
+                    handle(.timerFired(isAsking: isAsking), registration)
                 }
             case .askPairable:
                 adapter.path.flatMap { bus.proxy($0, BlueZ.adapter) }?.get("Pairable") { [weak self] result in
@@ -140,6 +145,14 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     }
 
     // MARK: Questions
+
+    /// Whether BlueZ waits for this session's agent.
+    private var isAsking: Bool {
+        relay.isAsking || questions.contains { if case .blueZ = $0.asker { $0.isOpen } else { false } }
+    }
+
+    /// BlueZ has an answer.
+    func answered() { if isUpdateDue, !isAsking { updateAgent() } }
 
     /// A question of BlueZ's to this session's agent.
     func receive(_ question: PairingQuestion, about path: ObjectPath, _ call: IncomingCall) {
@@ -188,7 +201,9 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
 
     private func reply(to asker: Asker, _ accepts: Bool, passkey: UInt32? = nil) {
         switch asker {
-        case .blueZ(let call): bus.exportedObjects?.answer(call, accepts, passkey: passkey)
+        case .blueZ(let call):
+            bus.exportedObjects?.answer(call, accepts, passkey: passkey)
+            answered()
         case .session(let ticket): ticket.answer(accepts, passkey: passkey)
         }
     }
@@ -222,6 +237,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// BlueZ waits no longer for what other sessions are asked, or may not be there any more.
     private func rejectRelayed() {
         for call in relay.end(isRefusal: false) { bus.exportedObjects?.reject(call) }
+        answered()
     }
 
     /// The question with this number has ended for the session that has handed it to this one.

@@ -197,6 +197,25 @@ import Testing
         try await stage.script.expectNoCall()
     }
 
+    // bluetoothd calls itself without end if it drops an agent that it has asked for a passkey.
+    @Test("BlueZ keeps the agent that it waits for: another capability is registered when it has its answer")
+    func questionBeforeCapability() async throws {
+        let stage = try await Stage()
+        stage.turn { stage.app.abilities = [.entersPasskey] }
+        try await stage.register()
+        async let answer = stage.ask("RequestPasskey", .path(Self.device))
+        try await stage.wait(for: "app asked passkey")
+        stage.turn {
+            stage.role.abilities = [Self.asks]
+            stage.service.updateAgent()
+        }
+        try await stage.script.expectNoCall()
+        stage.app.decide(false)
+        #expect(await answer == Self.rejected)
+        try await stage.script.expect("UnregisterAgent").answer()
+        try await stage.takeAgent("KeyboardDisplay")
+    }
+
     // MARK: Questions
 
     @Test("a question without a handler is refused, and the role is informed; just works needs no question")
