@@ -22,12 +22,32 @@ extension DeviceConnection {
             }
             client.reader.readUnreadObjects()
             handle(.deviceRead(connected: mustBeHeard ? nil : isConnected))
+            awaitSilentLink()
         }
     }
 
     /// It is connected by classic Bluetooth alone. An attempt cannot be called off then without ending that link, so it
     /// is made when an advertisement shows that it will go well.
     private var mustBeHeard: Bool { device.properties.hasOnlyClassicLink && device.properties.rssiDBm == nil }
+
+    /// BlueZ signals no LE link that joins one of classic Bluetooth, and the device may not advertise in it: the kernel
+    /// is asked while such a link may be what a connect waits for.
+    func awaitSilentLink() {
+        guard phase == .looking, device.properties.hasOnlyClassicLink, timer == nil else { return }
+        startTimer(bus.timing.link.silentLink) { connection in
+            guard connection.phase == .looking, connection.device.properties.hasOnlyClassicLink else { return }
+            guard connection.central.store.links.bearers(of: connection.device.properties).contains(.le) else {
+                return connection.awaitSilentLink()
+            }
+            connection.ask { [weak connection] isConnected in
+                if isConnected == true {
+                    connection?.handle(.connectedChanged(true))
+                } else {
+                    connection?.awaitSilentLink()
+                }
+            }
+        }
+    }
 
     /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has
     ///   ended meanwhile.

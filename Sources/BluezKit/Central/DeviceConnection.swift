@@ -24,7 +24,7 @@ final class DeviceConnection: CustomStringConvertible {
     var loss: LinkLoss
     /// When the last link has ended.
     private var downSince = CFAbsoluteTime(0)
-    private var timer: QueueTimer?
+    private(set) var timer: QueueTimer?
     var matchRules: [MatchRule] = []
 
     init(of device: Device, in central: CentralRole) {
@@ -129,6 +129,7 @@ final class DeviceConnection: CustomStringConvertible {
             loss.linkWorks()
             client.reader.servicesResolved()
         }
+        awaitSilentLink()
     }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
@@ -204,11 +205,15 @@ final class DeviceConnection: CustomStringConvertible {
         dropIfUnused()
     }
 
-    func startTimer(_ delay: Duration) {
+    /// One timer; a new one replaces the old.
+    func startTimer(
+        _ delay: Duration, fired: @escaping (DeviceConnection) -> Void = { $0.handle(.timerFired) }
+    ) {
         stopTimer()
         timer = bus.timer(delay) { [weak self] in
-            self?.stopTimer()
-            self?.handle(.timerFired)
+            guard let self else { return }
+            stopTimer()
+            fired(self)
         }
     }
 

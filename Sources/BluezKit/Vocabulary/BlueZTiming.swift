@@ -122,6 +122,8 @@ struct BlueZTiming: Sendable {
         /// device, so this matters only where attempts fail immediately.
         var backOff = Duration.milliseconds(250)
         var longestBackOff = Duration.seconds(8)
+        /// Between two looks for an LE link that has joined one of classic Bluetooth: BlueZ does not signal it.
+        var silentLink = Duration.seconds(2)
         /// For `Connected` to become false after `Disconnect` was answered.
         var closing = Duration.seconds(5)
         /// From the unexpected end of a link until it is reported: bluetoothd 5.66 ends the links some 50 ms before it

@@ -23,6 +23,7 @@ import Testing
             script = try await ScriptedBus {
                 var timing = $0
                 (timing.link.heldLoss, timing.gatt.mtu) = (.milliseconds(1), .milliseconds(1))
+                timing.link.silentLink = .milliseconds(5)
                 return timing
             }
             app = DetachedApp(on: script.address, options: options, isRandom: false)
@@ -157,6 +158,28 @@ import Testing
         }
         stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
         try await stage.expect("disconnected")
+    }
+
+    // An LE link that joined classic Bluetooth before the device was heard was never noticed: BlueZ does not signal it,
+    // and the device may not advertise in it. So connect waited without end; now the kernel is asked every two seconds.
+    @Test(
+        "CN-2 connect finds an LE link that joins classic Bluetooth without a signal or an advertisement",
+        arguments: [false, true])
+    func joins(classicReturns: Bool) async throws {
+        let stage = try await Stage(.classic)
+        stage.app.manager.connect(stage.app.peripheral)
+        try await stage.answerRead()
+        try await stage.expect()
+        if classicReturns {
+            for isConnected in [false, true] {
+                stage.set(isConnected ? .classic : [])
+                try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(isConnected))])
+                try await stage.expect()
+            }
+        }
+        stage.set([.classic, .le])
+        try await stage.answerRead()
+        try await stage.waitFor("connected")
     }
 
     @Test("retrieveConnectedPeripherals leaves out what is connected by classic Bluetooth alone")
