@@ -69,6 +69,9 @@ final class Device {
 
     func markConnected() { properties.isConnected = true }
 
+    /// The services of its LE link are known, although `ServicesResolved` is false (``TableReader/linkUp()``).
+    func markResolved() { properties.areServicesResolved = true }
+
     /// The LE link has ended, and the one of classic Bluetooth stays.
     func markOnlyClassic() {
         markDisconnected()

@@ -90,7 +90,20 @@ final class TableReader: CustomStringConvertible {
 
     /// The link is up. What was reported before it was resolved is of another link, or of the moment before the
     /// exchange.
-    func linkUp() { if !device.properties.areServicesResolved { table.forgetMTU() } }
+    func linkUp() {
+        guard !device.properties.areServicesResolved else { return }
+        table.forgetMTU()
+        guard device.properties.hasClass else { return }
+        // Classic Bluetooth may have ended beside this link before it was ours, and `ServicesResolved` with it, for
+        // good.
+        bus.after(bus.timing.gatt.firstServices) { [weak self] in
+            guard let self, isUp, !device.properties.areServicesResolved, !table.services.isEmpty,
+                central.store.links.bearers(of: device.properties).contains(.le)
+            else { return }
+            device.markResolved()
+            servicesResolved()
+        }
+    }
 
     /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
     func servicesResolved() {

@@ -176,7 +176,7 @@ struct BlueZTiming: Sendable {
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
         /// For the first service of a device that is connected by classic Bluetooth as well: BlueZ does not say then
-        /// that there is none.
+        /// that there is none. And for `ServicesResolved` of one that has been: what there is counts then.
         var firstServices = Duration.seconds(10)
         /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some
         /// calls that BlueZ answers at once.

@@ -18,12 +18,14 @@ import Testing
         /// Which links the kernel has.
         let kernel: ProtectedBox<LinkBearers.Bearers>
 
-        init(_ bearers: LinkBearers.Bearers, options: [String: Any] = [:]) async throws {
+        init(
+            _ bearers: LinkBearers.Bearers, options: [String: Any] = [:], firstServices: Duration = .seconds(60)
+        ) async throws {
             kernel = ProtectedBox(bearers)
             script = try await ScriptedBus {
                 var timing = $0
                 (timing.link.heldLoss, timing.gatt.mtu) = (.milliseconds(1), .milliseconds(1))
-                timing.link.silentLink = .milliseconds(5)
+                (timing.link.silentLink, timing.gatt.firstServices) = (.milliseconds(5), firstServices)
                 return timing
             }
             app = DetachedApp(on: script.address, options: options, isRandom: false)
@@ -49,9 +51,12 @@ import Testing
 
         /// BlueZ says that it is connected.
         func answerRead(_ others: [(String, Value)] = [DualModeTests.resolved]) async throws {
+            try await script.expect("GetAll", at: path).answer(properties(others))
+        }
+
+        func properties(_ others: [(String, Value)], isConnected: Bool = true) -> Value {
             let properties = [("Class", Value.uint32(0x24_0404))] + others
-            try await script.expect("GetAll", at: path).answer(
-                .properties(ScriptedBus.properties(app.device.identity, connected: true, properties)))
+            return .properties(ScriptedBus.properties(app.device.identity, connected: isConnected, properties))
         }
 
         /// An attempt begins, as the device advertises in its link of classic Bluetooth.
@@ -68,6 +73,11 @@ import Testing
             try await answerRead(others)
             try await waitFor("connected")
             _ = try await app.callbacks()
+        }
+
+        func addService() throws {
+            let uuid = ("UUID", Value.string(GATTClientTests.Stage.uuid("180d")))
+            try script.add(path + "/service0001", BlueZ.service, [uuid, ("Primary", .bool(true))])
         }
 
         func unresolve() throws { try script.change(path, BlueZ.device, [("ServicesResolved", .bool(false))]) }
@@ -93,9 +103,7 @@ import Testing
         try await stage.waitFor("connected")
         stage.app.peripheral.discoverServices(nil)
         try await stage.script.expectNoCall()
-        let service = stage.path + "/service0001"
-        let uuid = ("UUID", Value.string(GATTClientTests.Stage.uuid("180d")))
-        try stage.script.add(service, BlueZ.service, [uuid, ("Primary", .bool(true))])
+        try stage.addService()
         try await stage.waitFor("services 1")
     }
 
@@ -180,6 +188,21 @@ import Testing
         stage.set([.classic, .le])
         try await stage.answerRead()
         try await stage.waitFor("connected")
+    }
+
+    // `ServicesResolved` stays false when classic Bluetooth has ended in an LE link that was not this app's then: its
+    // services were never discovered. Now what BlueZ has of them counts after a while.
+    @Test("services are discovered although the end of classic Bluetooth has reset ServicesResolved before connect")
+    func discovers() async throws {
+        let stage = try await Stage(.le, firstServices: .milliseconds(1))
+        stage.app.manager.connect(stage.app.peripheral)
+        let read = try await stage.script.expect("GetAll", at: stage.path)
+        // Before the answer, so that it is there when the link is.
+        try stage.addService()
+        read.answer(stage.properties([]))
+        try await stage.waitFor("connected")
+        stage.app.peripheral.discoverServices(nil)
+        try await stage.waitFor("services 1")
     }
 
     @Test("retrieveConnectedPeripherals leaves out what is connected by classic Bluetooth alone")
