@@ -2,8 +2,8 @@ import CBluezL2CAP
 
 /// Which links there are to a dual-mode device. BlueZ's `Connected` and `ServicesResolved` are true of either bearer
 /// (src/device.c, `dev_property_get_connected`), and do not change while the other one stays; the kernel tells any
-/// program. It is asked about devices that have classic Bluetooth as well, when BlueZ says something of their links.
-/// Confined to the bus queue.
+/// program. It is asked about devices that have classic Bluetooth as well, when BlueZ says something of their links,
+/// and before a `Disconnect`. Confined to the bus queue.
 final class LinkBearers {
     struct Bearers: OptionSet, Sendable {
         let rawValue: Int32
@@ -23,8 +23,17 @@ final class LinkBearers {
     /// Empty also for a device that has only one bearer, as far as is known: one without a `Class`, or with an address
     /// that classic Bluetooth does not have.
     func bearers(of properties: DeviceProperties) -> Bearers {
-        guard properties.hasClass, let identity = properties.identity, !identity.isRandom,
-            let name = adapter.name, name.hasPrefix("hci"), let number = UInt16(name.dropFirst(3))
+        guard properties.hasClass, let identity = properties.identity else { return [] }
+        return links(to: identity)
+    }
+
+    /// Whether a `Disconnect` would end a link of classic Bluetooth. The `Class` need not be known: of what a process
+    /// has left that has died, there is only the address.
+    func hasClassicLink(to identity: DeviceIdentity) -> Bool { links(to: identity).contains(.classic) }
+
+    private func links(to identity: DeviceIdentity) -> Bearers {
+        guard !identity.isRandom, let name = adapter.name, name.hasPrefix("hci"),
+            let number = UInt16(name.dropFirst(3))
         else { return [] }
         return source(number, identity.address)
     }

@@ -23,6 +23,9 @@ final class Device {
     /// Attempts to connect that have failed since the last link, the last one last.
     private var attempts: [BluezConnectAttempt] = []
 
+    /// What the kernel has its links by: ``identity`` may be a private address.
+    var linkIdentity: DeviceIdentity { properties.identity ?? identity }
+
     init(identity: DeviceIdentity, path: ObjectPath) {
         (self.identity, self.path) = (identity, path)
     }

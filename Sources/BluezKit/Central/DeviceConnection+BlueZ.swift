@@ -175,7 +175,7 @@ extension DeviceConnection {
         attempt?.endDiscoveryChanges()
         // `Disconnect` would end the link of classic Bluetooth as well, which other programs use. BlueZ gives up an
         // attempt after 40 s.
-        if central.store.links.bearers(of: device.properties).contains(.classic) {
+        if central.store.links.hasClassicLink(to: device.linkIdentity) {
             ownership.ended()
             return handle(.kept)
         }

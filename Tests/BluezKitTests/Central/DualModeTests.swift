@@ -205,6 +205,23 @@ import Testing
         try await stage.waitFor("services 1")
     }
 
+    // Of what a process has left that has died only the address is known, and no `Class`: the kernel was not asked, and
+    // the end of that link ended classic Bluetooth as well.
+    @Test(
+        "CN-7 what a dead process has left is ended unless classic Bluetooth would end with it",
+        arguments: [false, true])
+    func orphans(hasClassic: Bool) async throws {
+        let stage = try await Stage(hasClassic ? [.classic, .le] : .le)
+        let (central, device) = (stage.script.central, stage.app.device)
+        let name = try #require(stage.script.turn { central.leaseName(of: device.path) })
+        // Its file stays as its process ends.
+        _ = try LinkLease.make(name, in: LinkLease.directory, for: device.identity.identifier)
+        stage.script.turn { central.endOrphans() }
+        if !hasClassic { try await stage.script.expect("Disconnect", at: stage.path).answer() }
+        try await eventually("its file has gone") { !LinkLease.exists(name, in: LinkLease.directory) }
+        try await stage.expect()
+    }
+
     @Test("retrieveConnectedPeripherals leaves out what is connected by classic Bluetooth alone")
     func retrieves() async throws {
         let stage = try await Stage(.classic)
