@@ -37,7 +37,7 @@ final class ConnectAttempt {
         by proxy: BlueZProxy, on lane: CallLane, caller: BlueZProxy, answered: @escaping BlueZProxy.Completion
     ) {
         guard let device, let central else { return }
-        let (bus, identity) = (central.bus, device.identity)
+        let (bus, identity, linkIdentity) = (central.bus, device.identity, device.linkIdentity)
         change(.pause)
         let timing = bus.timing.connect
         let needsDiscovery = timing.bondsNeedDiscovery && device.properties.isBonded
@@ -55,7 +55,10 @@ final class ConnectAttempt {
                 (central?.store.known(identity) ?? device)?.connection
             }
             if let connection = connection(), connection.isWanted { return connection.claimLateLink() }
-            bus?.disconnect(caller, mayCall: { connection()?.isWanted != true })
+            let mayCall = { [weak central = self.central] in
+                connection()?.isWanted != true && central?.store.links.hasClassicLink(to: linkIdentity) != true
+            }
+            bus?.disconnect(caller, mayCall: mayCall)
         }
         device.connect(by: proxy, completion: lane.inOrder(replied))
     }

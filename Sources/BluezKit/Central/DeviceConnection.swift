@@ -185,8 +185,7 @@ final class DeviceConnection: CustomStringConvertible {
             switch action {
             case .readDevice: readDevice()
             case .connect: connect()
-            case .disconnect: disconnect()
-            case .disconnectAgain: ownership.beginEnding() ? callDisconnect() : handle(.kept)
+            case .disconnect, .disconnectAgain: disconnect()
             case .look(let looks): central.discovery.listen(looks, for: device)
             case .queue:
                 central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))
@@ -345,7 +344,13 @@ final class DeviceConnection: CustomStringConvertible {
         guard isAttached, clients.isEmpty, phase == .idle else { return }
         // BlueZ is at an attempt that another process has made, and has left to this one.
         if let proxy = caller, let lease = ownership.leftByOthers() {
-            bus.disconnect(proxy, mayCall: { true }) { [device] result in
+            // As in ``disconnect()``.
+            let mayCall = { [device, weak central] in
+                guard central?.store.links.hasClassicLink(to: device.linkIdentity) == true else { return true }
+                lease.end()
+                return false
+            }
+            bus.disconnect(proxy, mayCall: mayCall) { [device] result in
                 if BlueZErrorName.isAnswer(result) { return lease.end() }
                 if let error = result.failure { device.warnStillConnected(error) }
             }

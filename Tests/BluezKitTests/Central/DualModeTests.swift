@@ -19,13 +19,17 @@ import Testing
         let kernel: ProtectedBox<LinkBearers.Bearers>
 
         init(
-            _ bearers: LinkBearers.Bearers, options: [String: Any] = [:], firstServices: Duration = .seconds(60)
+            _ bearers: LinkBearers.Bearers, options: [String: Any] = [:], firstServices: Duration = .seconds(60),
+            settled: Duration = .seconds(60)
         ) async throws {
             kernel = ProtectedBox(bearers)
             script = try await ScriptedBus {
                 var timing = $0
                 (timing.link.heldLoss, timing.gatt.mtu) = (.milliseconds(1), .milliseconds(1))
                 (timing.link.silentLink, timing.gatt.firstServices) = (.milliseconds(5), firstServices)
+                (timing.link.settled, timing.link.backOff, timing.link.longestBackOff) = (
+                    settled, .seconds(60), .seconds(60)
+                )
                 return timing
             }
             app = DetachedApp(on: script.address, options: options, isRandom: false)
@@ -66,6 +70,12 @@ import Testing
             try await expect()
             try script.change(path, BlueZ.device, [("RSSI", .int16(-50))])
             return try await script.expect("Connect", at: path)
+        }
+
+        func reach(_ phase: LinkStateMachine.Phase) async throws {
+            try await eventually("\(phase)") {
+                script.turn { script.central.store.known(app.device.identity)?.connection?.phase } == phase
+            }
         }
 
         func connect(_ others: [(String, Value)] = [DualModeTests.resolved]) async throws {
@@ -219,6 +229,49 @@ import Testing
         stage.script.turn { central.endOrphans() }
         if !hasClassic { try await stage.script.expect("Disconnect", at: stage.path).answer() }
         try await eventually("its file has gone") { !LinkLease.exists(name, in: LinkLease.directory) }
+        try await stage.expect()
+    }
+
+    // Only the first `Disconnect` of a cancel asked which links there are; others ended classic Bluetooth.
+    @Test("CN-7 a cancel after an attempt without an LE link does not end classic Bluetooth")
+    func cancelsLater() async throws {
+        let stage = try await Stage(.classic, settled: .milliseconds(1))
+        try await stage.attempt().answer()
+        try await stage.answerRead()
+        try await stage.reach(.backingOff)
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
+        let (central, device) = (stage.script.central, stage.app.device)
+        let isLeased = stage.script.turn { central.isLeased(device) }
+        #expect(!isLeased)
+    }
+
+    @Test("CN-7 an attempt that makes its link as it is called off does not end classic Bluetooth, which has returned")
+    func linkAfterCancel() async throws {
+        let stage = try await Stage(.classic)
+        let attempt = try await stage.attempt()
+        stage.set([])
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        try await stage.expect()
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        let end = try await stage.script.expect("Disconnect", at: stage.path)
+        stage.set([.classic, .le])
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        try await stage.expect("disconnected")
+        attempt.answer()
+        end.answer()
+        try await stage.expect()
+    }
+
+    @Test("CN-7 a link that comes late, of a device that BlueZ has forgotten, does not end classic Bluetooth")
+    func lateLink() async throws {
+        let stage = try await Stage(.classic)
+        let attempt = try await stage.attempt()
+        try stage.script.remove(stage.path, BlueZ.device)
+        try await stage.expect()
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
+        attempt.answer()
         try await stage.expect()
     }
 
