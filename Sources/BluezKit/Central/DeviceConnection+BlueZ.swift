@@ -109,6 +109,8 @@ extension DeviceConnection {
         }
         self.attempt = attempt
         AdvertisedServices.record(device)
+        // BlueZ chooses classic Bluetooth where only that is bonded (src/device.c, `select_conn_bearer`).
+        madeClassicLink = madeClassicLink || !central.store.links.hasClassicLink(to: device.linkIdentity)
         attempt.begin(by: proxy, on: lane, caller: caller) { [weak self] in self?.replied(to: attempt, $0) }
         if central.store.hadLink(device.path) { callOffIfLost(attempt) }
     }
@@ -154,7 +156,10 @@ extension DeviceConnection {
             return
         }
         let failure = device.attemptFailed(error)
-        if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
+        if attempt.endsLease(after: error, isWanted: phase == .attempting) {
+            ownership.ended()
+            madeClassicLink = false
+        }
         handle(isRefusedForLong(failure) ? .slotOver : .connectReply(failure))
     }
 
@@ -173,9 +178,9 @@ extension DeviceConnection {
 
     func disconnect() {
         attempt?.endDiscoveryChanges()
-        // `Disconnect` would end the link of classic Bluetooth as well, which other programs use. BlueZ gives up an
-        // attempt after 40 s.
-        if central.store.links.hasClassicLink(to: device.linkIdentity) {
+        // `Disconnect` would end the link of classic Bluetooth as well, which other programs use, unless it is ours.
+        // BlueZ gives up an attempt after 40 s.
+        if !madeClassicLink, central.store.links.hasClassicLink(to: device.linkIdentity) {
             ownership.ended()
             return handle(.kept)
         }

@@ -19,6 +19,8 @@ final class DeviceConnection: CustomStringConvertible {
     var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
     var earlierAttempt: ConnectAttempt?
+    /// A link of classic Bluetooth is what a `Connect` of ours has made: there was none before, and LE has not come up.
+    var madeClassicLink = false
     /// Since when BlueZ answers each `Connect` with InProgress.
     var refusedSince: DispatchTime?
     var loss: LinkLoss
@@ -230,7 +232,7 @@ final class DeviceConnection: CustomStringConvertible {
         attempt?.endDiscoveryChanges()
         // BlueZ has made it, and has not answered in time.
         if attempt?.isAnswered == true { attempt = nil }
-        refusedSince = nil
+        (refusedSince, madeClassicLink) = (nil, false)
         ownership.settle(isConnected: true)
         if !ownership.isOurs { try? ownership.share(leaseName, for: statePaths) }
         loss.reset()
@@ -329,7 +331,7 @@ final class DeviceConnection: CustomStringConvertible {
     private func endGeneration(keepsLease: Bool = false) {
         attempt?.endDiscoveryChanges()
         client.end()
-        (earlierAttempt, attempt) = (attempt, nil)
+        (earlierAttempt, attempt, madeClassicLink) = (attempt, nil, false)
         if !keepsLease { device.properties.isConnected ? ownership.abandon() : ownership.ended() }
         central.pairing.endQuestion(about: device.path)
         device.markDisconnected()
@@ -345,8 +347,10 @@ final class DeviceConnection: CustomStringConvertible {
         // BlueZ is at an attempt that another process has made, and has left to this one.
         if let proxy = caller, let lease = ownership.leftByOthers() {
             // As in ``disconnect()``.
-            let mayCall = { [device, weak central] in
-                guard central?.store.links.hasClassicLink(to: device.linkIdentity) == true else { return true }
+            let mayCall = { [device, madeClassicLink, weak central] in
+                guard !madeClassicLink, central?.store.links.hasClassicLink(to: device.linkIdentity) == true else {
+                    return true
+                }
                 lease.end()
                 return false
             }

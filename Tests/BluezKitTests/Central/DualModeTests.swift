@@ -63,10 +63,11 @@ import Testing
             return .properties(ScriptedBus.properties(app.device.identity, connected: isConnected, properties))
         }
 
-        /// An attempt begins, as the device advertises in its link of classic Bluetooth.
-        func attempt() async throws -> ScriptedBus.Call {
+        /// An attempt begins, as the device advertises, in its link of classic Bluetooth or without one.
+        func attempt(isConnected: Bool = true) async throws -> ScriptedBus.Call {
             app.manager.connect(app.peripheral)
-            try await answerRead()
+            let others = isConnected ? [DualModeTests.resolved] : []
+            try await script.expect("GetAll", at: path).answer(properties(others, isConnected: isConnected))
             try await expect()
             try script.change(path, BlueZ.device, [("RSSI", .int16(-50))])
             return try await script.expect("Connect", at: path)
@@ -273,6 +274,55 @@ import Testing
         try await stage.expect("disconnected")
         attempt.answer()
         try await stage.expect()
+    }
+
+    enum Moment: CaseIterable { case attempting, settling, backingOff }
+
+    // BlueZ may choose classic Bluetooth for a `Connect`: that link was left as if another program used it.
+    @Test("CN-7 a cancel ends the link of classic Bluetooth that its own attempt has made", arguments: Moment.allCases)
+    func cancelsOwn(at moment: Moment) async throws {
+        let stage = try await Stage([], settled: moment == .backingOff ? .milliseconds(1) : .seconds(60))
+        let attempt = try await stage.attempt(isConnected: false)
+        stage.set(.classic)
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        try await stage.expect()
+        if moment != .attempting {
+            attempt.answer()
+            try await stage.answerRead()
+            try await stage.reach(moment == .settling ? .settling : .backingOff)
+        }
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.script.expect("Disconnect", at: stage.path).answer()
+        try await stage.expect("disconnected")
+    }
+
+    @Test(
+        "CN-7 a cancel leaves a link of classic Bluetooth that has come after the LE link, or after a failed attempt",
+        arguments: [false, true])
+    func cancelsAfter(isUp: Bool) async throws {
+        let stage = try await Stage([])
+        let attempt = try await stage.attempt(isConnected: false)
+        if isUp {
+            stage.set(.le)
+            try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+            try await stage.waitFor("connected")
+            attempt.answer()
+            _ = try await stage.app.callbacks()
+        } else {
+            attempt.refuse()
+            try await stage.reach(.backingOff)
+        }
+        stage.set(isUp ? [.classic, .le] : .classic)
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        try await stage.expect()
+        if !isUp {
+            // The next attempt.
+            try stage.script.change(stage.path, BlueZ.device, [("RSSI", .int16(-50))])
+            try await stage.answerRead()
+            try await stage.script.expect("Connect", at: stage.path)
+        }
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
     }
 
     @Test("retrieveConnectedPeripherals leaves out what is connected by classic Bluetooth alone")
