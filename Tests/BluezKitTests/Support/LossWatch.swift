@@ -7,14 +7,14 @@ final class LossWatch: Sendable {
     private struct Times {
         var lost: ContinuousClock.Instant?
         var off: ContinuousClock.Instant?
-        /// When this process was last seen to run, and how long it has stood still at most: for so long an app may have
-        /// known of the one without the other, although this has received both at once.
+        /// When this process was last seen to run, and when it has stood still: for so long an app may have known of
+        /// the one without the other, although this has received both at once.
         var seen = ContinuousClock.now
-        var pause = Duration.zero
+        var pauses: [(start: ContinuousClock.Instant, end: ContinuousClock.Instant)] = []
 
         mutating func look() {
             let now = ContinuousClock.now
-            pause = max(pause, seen.duration(to: now))
+            if seen.duration(to: now) > .milliseconds(30) { pauses.append((seen, now)) }
             seen = now
         }
     }
@@ -69,8 +69,12 @@ final class LossWatch: Sendable {
         times.withLock { times in
             times.look()
             guard let lost = times.lost else { return false }
-            let known = times.off.map { lost.duration(to: $0) } ?? .zero
-            return known + times.pause > .milliseconds(Worlds.isRig ? 150 : 75)
+            // Other pauses have hidden nothing of this.
+            let (end, near) = (times.off ?? lost, Duration.milliseconds(30))
+            let pause =
+                times.pauses.filter { $0.start <= end + near && $0.end + near >= lost }
+                .map { $0.start.duration(to: $0.end) }.max() ?? .zero
+            return lost.duration(to: end) + pause > .milliseconds(Worlds.isRig ? 150 : 75)
         }
     }
 }
