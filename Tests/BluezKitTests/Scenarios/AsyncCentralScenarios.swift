@@ -89,6 +89,7 @@ extension Scenarios {
                 isSubscribed: Bool, _ meanwhile: @Sendable () async -> Void
             ) async throws {
                 while true {
+                    try Task.checkCancellation()
                     let read = Task { try await sink.readValue(for: slow) }
                     await Task.yield()
                     _ = await sink.isNotifying(slow)
@@ -480,6 +481,7 @@ extension Scenarios {
             let hello = try await within { try await sink.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1)) }
             // A machine may stand still for as long as the sink takes to answer: then nothing was left to cancel.
             try await eventually("both are cancelled before the sink answers") {
+                let start = ContinuousClock.now
                 let cancelled = Task { try await sink.readValue(for: slow) }
                 let neverMade = Task { try await sink.writeValue(Data([1]), for: hello) }
                 _ = await sink.isNotifying(slow)
@@ -487,7 +489,10 @@ extension Scenarios {
                 cancelled.cancel()
                 let read = await thrown { _ = try await within { try await cancelled.value } }
                 let write = await thrown { try await within { try await neverMade.value } }
-                return read is CancellationError && write is CancellationError
+                let isRight = read is CancellationError && write is CancellationError
+                let isLate = start.duration(to: .now) >= .milliseconds(Worlds.isRig ? 5000 : 500)
+                #expect(isRight || isLate)
+                return isRight || !isLate
             }
             #expect(try await within { try await sink.readValue(for: hello) } == Data("hello".utf8))
             try await within { try await central.cancelPeripheralConnection(sink) }
