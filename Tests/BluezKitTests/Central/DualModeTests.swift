@@ -68,8 +68,10 @@ import Testing
             app.manager.connect(app.peripheral)
             let others = isConnected ? [DualModeTests.resolved] : []
             try await script.expect("GetAll", at: path).answer(properties(others, isConnected: isConnected))
-            try await expect()
-            try script.change(path, BlueZ.device, [("RSSI", .int16(-50))])
+            if isConnected {
+                try await expect()
+                try script.change(path, BlueZ.device, [("RSSI", .int16(-50))])
+            }
             return try await script.expect("Connect", at: path)
         }
 
