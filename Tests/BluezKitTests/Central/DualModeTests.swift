@@ -353,8 +353,11 @@ import Testing
     /// An app that says what it hears, in order.
     private final class App: NSObject, CBCentralManagerDelegate {
         let log = EventLog<String>()
+        /// A peripheral that no app holds is not connected any longer.
+        private var peripherals: [CBPeripheral] = []
 
         func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+            peripherals = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
             log.append("restored")
         }
 
@@ -381,7 +384,7 @@ import Testing
             options: stage.script.managerOptions.merging(copy.centralOptions) { $1 }
                 .merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
         stage.observe(manager.session)
-        try await stage.script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
+        try await stage.script.expect("GetAll", at: ScriptedBus.hci0).answer(ScriptedBus.adapter(isPowered: true))
         try await stage.answerRead()
         try await app.log.next("the end of the link") { $0 == "disconnected" ? true : nil }
         #expect(app.log.all == ["restored", "poweredOn", "disconnected"])
