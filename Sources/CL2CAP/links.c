@@ -51,7 +51,7 @@ int cl2cap_link_bearers(uint16_t adapter, uint64_t address) {
         const struct link *link = &list.links[i];
         if (link->state != BT_CONNECTED && link->state != BT_CONFIG) continue;
         if (memcmp(link->address, wanted, sizeof(wanted)) != 0) continue;
-        if (link->type == ACL_LINK) bearers |= CL2CAP_CLASSIC_LINK;
+        if (link->type == ACL_LINK) bearers |= CL2CAP_CLASSIC_LINK | (link->is_outgoing ? 0 : CL2CAP_INCOMING_CLASSIC_LINK);
         if (link->type == LE_LINK) bearers |= CL2CAP_LE_LINK;
     }
     return bearers;

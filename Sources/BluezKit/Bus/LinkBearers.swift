@@ -9,6 +9,8 @@ final class LinkBearers {
         let rawValue: Int32
         static let classic = Bearers(rawValue: Int32(CL2CAP_CLASSIC_LINK))
         static let le = Bearers(rawValue: Int32(CL2CAP_LE_LINK))
+        /// The device has made the link of classic Bluetooth.
+        static let incoming = Bearers(rawValue: Int32(CL2CAP_INCOMING_CLASSIC_LINK))
     }
 
     private let adapter: AdapterController
@@ -24,12 +26,16 @@ final class LinkBearers {
     /// that classic Bluetooth does not have.
     func bearers(of properties: DeviceProperties) -> Bearers {
         guard properties.hasClass, let identity = properties.identity else { return [] }
-        return links(to: identity)
+        return links(to: identity).subtracting(.incoming)
     }
 
     /// Whether a `Disconnect` would end a link of classic Bluetooth. The `Class` need not be known: of what a process
     /// has left that has died, there is only the address.
-    func hasClassicLink(to identity: DeviceIdentity) -> Bool { links(to: identity).contains(.classic) }
+    /// - Parameter isOurs: Whether there was none before an attempt of this process, which makes no incoming one.
+    func hasClassicLink(to identity: DeviceIdentity, isOurs: Bool = false) -> Bool {
+        let links = links(to: identity)
+        return links.contains(.classic) && (!isOurs || links.contains(.incoming))
+    }
 
     private func links(to identity: DeviceIdentity) -> Bearers {
         guard !identity.isRandom, let name = adapter.name, name.hasPrefix("hci"),

@@ -180,7 +180,7 @@ extension DeviceConnection {
         attempt?.endDiscoveryChanges()
         // `Disconnect` would end the link of classic Bluetooth as well, which other programs use, unless it is ours.
         // BlueZ gives up an attempt after 40 s.
-        if !madeClassicLink, central.store.links.hasClassicLink(to: device.linkIdentity) {
+        if central.store.links.hasClassicLink(to: device.linkIdentity, isOurs: madeClassicLink) {
             ownership.ended()
             return handle(.kept)
         }

@@ -118,6 +118,12 @@ final class DeviceConnection: CustomStringConvertible {
         }
         if changes.contains(.pairing) { central.pairing.endQuestion(about: device.path) }
         if changes.contains(.name), let name = device.properties.name { clients.forEach { $0.nameChanged(name) } }
+        // What our `Connect` has made has ended: what comes now is another program's.
+        if changes.contains(.connected), attempt == nil, !device.properties.isConnected,
+            !device.properties.hasOnlyClassicLink
+        {
+            madeClassicLink = false
+        }
         if changes.contains(.connected), phase != .checking || !central.adapter.mayReportStaleLinks {
             handle(.connectedChanged(device.properties.isConnected))
         }
@@ -348,7 +354,8 @@ final class DeviceConnection: CustomStringConvertible {
         if let proxy = caller, let lease = ownership.leftByOthers() {
             // As in ``disconnect()``.
             let mayCall = { [device, madeClassicLink, weak central] in
-                guard !madeClassicLink, central?.store.links.hasClassicLink(to: device.linkIdentity) == true else {
+                let links = central?.store.links
+                guard links?.hasClassicLink(to: device.linkIdentity, isOurs: madeClassicLink) == true else {
                     return true
                 }
                 lease.end()

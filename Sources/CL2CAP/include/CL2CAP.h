@@ -49,7 +49,12 @@ ssize_t cl2cap_send(int socket, const void *bytes, size_t length, const int *des
 /// `recvmsg` with MSG_CMSG_CLOEXEC. Writes the descriptors that came, at most CL2CAP_MOST_DESCRIPTORS, and their number.
 ssize_t cl2cap_receive(int socket, void *bytes, size_t length, int *descriptors, size_t *count, int flags);
 
-enum { CL2CAP_CLASSIC_LINK = 1, CL2CAP_LE_LINK = 2 };
+enum {
+    CL2CAP_CLASSIC_LINK = 1,
+    CL2CAP_LE_LINK = 2,
+    /// The device has made the link of classic Bluetooth.
+    CL2CAP_INCOMING_CLASSIC_LINK = 4,
+};
 
 /// Which links the kernel has between the adapter `hci<adapter>` and a device with this public or identity address, in
 /// the order in which it is written. 0: none, or this process cannot know: no Bluetooth sockets in its sandbox, or in its

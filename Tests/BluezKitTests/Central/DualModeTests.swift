@@ -298,6 +298,36 @@ import Testing
         try await stage.expect("disconnected")
     }
 
+    @Test("CN-7 a cancel leaves a link of classic Bluetooth that the device has made while an attempt ran")
+    func cancelsIncoming() async throws {
+        let stage = try await Stage([])
+        _ = try await stage.attempt(isConnected: false)
+        stage.set([.classic, .incoming])
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        try await stage.expect()
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
+    }
+
+    @Test("CN-7 a cancel leaves a link of classic Bluetooth that has come when that of an attempt had ended")
+    func cancelsNext() async throws {
+        let stage = try await Stage([], settled: .milliseconds(1))
+        let attempt = try await stage.attempt(isConnected: false)
+        stage.set(.classic)
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        attempt.answer()
+        try await stage.answerRead()
+        try await stage.reach(.backingOff)
+        stage.script.answerRoutinely(["GetAll": [stage.properties([Self.resolved])]])
+        stage.set([])
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        stage.set(.classic)
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(true))])
+        try await stage.expect()
+        stage.app.manager.cancelPeripheralConnection(stage.app.peripheral)
+        try await stage.expect("disconnected")
+    }
+
     @Test(
         "CN-7 a cancel leaves a link of classic Bluetooth that has come after the LE link, or after a failed attempt",
         arguments: [false, true])
