@@ -117,7 +117,10 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
                 }
             case .askPairable:
                 adapter.path.flatMap { bus.proxy($0, BlueZ.adapter) }?.get("Pairable") { [weak self] result in
-                    self?.handle(.pairable((try? result.get().values().first)?.boolValue), registration)
+                    guard let self else { return }
+                    // BlueZ may have asked since, and is to keep the agent then.
+                    if isAsking { return handle(.timerFired(isAsking: true), registration) }
+                    handle(.pairable((try? result.get().values().first)?.boolValue), registration)
                 }
             case .warn:
                 Log.warning(

@@ -197,6 +197,23 @@ import Testing
         try await stage.script.expectNoCall()
     }
 
+    @Test("BlueZ keeps the agent that it has asked while it was asked whether devices can bond")
+    func questionDuringCheck() async throws {
+        let stage = try await Stage()
+        stage.turn { stage.app.abilities = Self.asks }
+        stage.turn { stage.service.updateAgent() }
+        try await stage.script.expect("RegisterAgent").answer()
+        let check = try await stage.script.expect("Get", "Pairable")
+        async let answer = stage.ask("RequestPasskey", .path(Self.device))
+        try await stage.wait(for: "app asked passkey")
+        check.answer(.variant(.bool(false)))
+        try await stage.script.expectNoCall()
+        stage.app.decide(false)
+        #expect(await answer == Self.rejected)
+        try await stage.script.expect("Get", "Pairable").answer(.variant(.bool(true)))
+        try await stage.script.expectNoCall()
+    }
+
     // bluetoothd calls itself without end if it drops an agent that it has asked for a passkey.
     @Test("BlueZ keeps the agent that it waits for: another capability is registered when it has its answer")
     func questionBeforeCapability() async throws {
