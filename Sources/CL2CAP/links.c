@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "CL2CAP.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
